@@ -35,6 +35,8 @@ _CALLS = ('tool_calls', 'function_call', 'audio')  # in a message
 class Fields(completions.Fields):
   """The fields of a request that have one type; `logprobs` counts likely tokens."""
 
+  NAMES = 'chatcmpl', 'chat.completion', 'chat.completion.chunk'
+
   logprobs: Annotated[int, settings.Range(0, inspection.NUM_LIKELY)] | None = (
     None
   )
@@ -42,6 +44,19 @@ class Fields(completions.Fields):
   def ends(self, tokenizer: Any) -> tuple[int, ...]:
     """Ids that end an answer."""
     return tokenizer.chat_ends
+
+  def first_parts(self) -> list[dict[str, Any]]:
+    """Who speaks in each choice."""
+    return [{'index': i, 'role': 'assistant'} for i in range(self.n)]
+
+  def shown(self, choice: dict[str, Any], part: bool = False) -> dict[str, Any]:
+    """Return a choice, or a part of a streamed one, in the form of chats."""
+    others = {k: x for k, x in choice.items() if k not in ('text', 'role')}
+    if part:
+      role = {k: x for k, x in choice.items() if k == 'role'}
+      return others | {'delta': role | {'content': choice['text']}}
+    message = {'role': 'assistant', 'content': choice['text'], 'refusal': None}
+    return others | {'message': message}
 
   def logprobs_form(
     self, tokens: Sequence[completions.Token], most: int, tokenizer: Any
@@ -69,9 +84,9 @@ def read(
   tokenizer = model.data.tokenizer
   if getattr(tokenizer, 'chat', None) is None:
     raise ValueError(
-      'This model has no chat template; expected a decoder that brings one '
-      f'({chat_templates.FILE} in {model.data.tokenizer_path}). POST '
-      '/v1/completions continues texts.'
+      'This model has no chat template; expected a decoder that brings one, or '
+      f'{chat_templates.FILE} beside its tokenizer.json. POST /v1/completions '
+      'continues texts.'
     )
   messages = _messages(body.get('messages'))
   asked = [x['content'] for x in messages if x['role'] == 'user']
@@ -149,17 +164,3 @@ def _checked(name: str, value: Any, kind: type) -> Any:
     names = {list: 'a list', dict: 'an object', str: 'a text'}
     raise settings.SettingsError(name, value, names[kind])
   return value
-
-
-def whole(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Return a choice of `completions` in the form of chats."""
-  others = {k: x for k, x in content.items() if k != 'text'}
-  message = {'role': 'assistant', 'content': content['text'], 'refusal': None}
-  return {'index': content['index'], 'message': message} | others
-
-
-def part(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Return a part of a streamed choice in the form of chats."""
-  others = {k: x for k, x in content.items() if k not in ('text', 'role')}
-  delta = {k: content[k] for k in ('role',) if k in content}
-  return others | {'delta': delta | {'content': content['text']}}

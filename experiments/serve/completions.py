@@ -38,7 +38,9 @@ _MOST_LIKELY = 5  # OpenAI's most
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:
-  """The fields of a request that have one type."""
+  """The fields of a request that have one type, and the form of its answer."""
+
+  NAMES = 'cmpl', 'text_completion', 'text_completion'  # of ids, answers, parts
 
   max_tokens: settings.SizeOrZero = 16
   temperature: Annotated[float, settings.Range(0, 2)] = 1.0
@@ -57,6 +59,15 @@ class Fields:
   def ends(self, tokenizer: Any) -> tuple[int, ...]:
     """Ids that end a choice."""
     return (tokenizer.eos_id,)
+
+  def first_parts(self) -> list[dict[str, Any]]:
+    """What begins a stream, before any text is drawn."""
+    return []
+
+  def shown(self, choice: dict[str, Any], part: bool = False) -> dict[str, Any]:
+    """Return a choice, or a part of a streamed one, in the form of its address."""
+    del part
+    return choice
 
   def logprobs_form(
     self, tokens: Sequence['Token'], most: int, tokenizer: Any

