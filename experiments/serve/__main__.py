@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Serve trained models: OpenAI's completions, answers, searches, and a page.
+"""Serve trained models: OpenAI's completions and chats, answers, searches, and a page.
 
   python -m experiments.serve
   python -m experiments.serve --workdir=RUN --port=8000
