@@ -7,7 +7,8 @@
 
 Without --data_dir the blocks of the packaged reader are searched by its retriever.
 --data_dir is what experiments.prepare wrote, or an index; several, with commas between,
-are searched as one. --embedder=DIR made the vectors, where it is not all-MiniLM-L6-v2.
+are searched as one. --embedder=DIR (or DIR,DIR, one for each folder) made the vectors,
+where it is not all-MiniLM-L6-v2.
 Several texts, each in quotes, are looked up in turn; --query=TEXT, which may repeat,
 does the same.
 --where="{'year': (2010, 2020)}" searches documents with such metadata alone.
@@ -47,10 +48,10 @@ def main(unused_argv: list[str]) -> None:
   if not values.query:
     raise ValueError('No text: expected one in quotes, or --query=TEXT.')
   if values.data_dir:
-    folders = command.folders(values.data_dir)
-    index = retrieval.open_index(
-      folders if folders[1:] else folders[0], embedder=values.embedder or None
-    )
+    folders, models = map(command.folders, (values.data_dir, values.embedder))
+    path = folders if folders[1:] else folders[0]
+    each = [x or None for x in models]
+    index = retrieval.open_index(path, embedder=each if each[1:] else each[0])
     where = where_lib.parse(values.where)
     print(index.search(values.query, values.k, where))
   elif values.where:

@@ -4,6 +4,8 @@
 
 import types
 
+import pytest
+
 from experiments import search
 
 
@@ -17,18 +19,27 @@ def test_packaged_articles_are_searched(monkeypatch, capsys):
   assert 'Mount Everest' in first and 'Mars' in second
 
 
-def test_an_embedder_of_the_data_is_passed_on(monkeypatch, capsys):
+@pytest.mark.parametrize(
+  ('data_dir', 'embedder', 'passed'),
+  [
+    ('data', 'modern', ('data', 'modern')),
+    ('data', '', ('data', None)),
+    ('a,b', '', (['a', 'b'], None)),
+    ('a,b', ',modern', (['a', 'b'], [None, 'modern'])),
+  ],
+)
+def test_folders_and_their_embedders_are_passed_on(
+  monkeypatch, capsys, data_dir, embedder, passed
+):
   values = types.SimpleNamespace(
-    query=['river'], data_dir='data', embedder='modern', where='', k=2
+    query=['river'], data_dir=data_dir, embedder=embedder, where='', k=2
   )
   monkeypatch.setattr(search, 'flags', types.SimpleNamespace(FLAGS=values))
   opened = types.SimpleNamespace(search=lambda *_: 'passages')
   monkeypatch.setattr(
     search.retrieval,
     'open_index',
-    lambda path, embedder: (
-      opened if (path, embedder) == ('data', 'modern') else None
-    ),
+    lambda path, embedder: opened if (path, embedder) == passed else None,
   )
   search.main([])
   assert capsys.readouterr().out == 'passages\n'
