@@ -31,7 +31,6 @@ from retrieval.search import (
   retriever as retriever_lib,
 )
 from retrieval.searchers import subset as subset_lib
-from retrieval.store import manifests
 
 KINDS = names.FOR_TEXTS
 WITH_VECTORS = names.WITH_VECTORS
@@ -173,9 +172,8 @@ class TextRetriever:
   def __init__(self, trained: Any, retriever: BeamRetriever):
     """Place the embedder of a `loading.TrainedReader`."""
     self._retriever, self.unit = retriever, retriever.unit
-    self.fingerprint = manifests.fingerprint(
-      [trained.data.blocks.fingerprint, trained.config.retriever, trained.step]
-    )
+    kind, blocks = trained.config.retriever, trained.data.blocks
+    self.fingerprint = f'{kind} {blocks.fingerprint} {trained.step}'
     self._params = jax.device_put(embedders.embedder_params(trained.params))
     self._tokenizer = trained.data.tokenizer
     self._layout = reader_configs.reader_layout(trained.config, trained.data)

@@ -81,16 +81,12 @@ class TrainedReader(model_configs.TrainedModel):
     """
     snapshots = first = None
     if self.config.retriever in beams.WITH_VECTORS and not embedder:
-      models = {x.embeds_with for x in self.parts}
-      if len(models) > 1:
+      if len({x.embeds_with for x in self.parts}) > 1:
         first = self._by_ranks(progress)
-      elif self.parts:
-        each = [x.as_realm().open_index('', progress) for x in self.parts]
-        version = index_versions.joined([x.version for x in each])
-        config = self.as_realm().model.config
-        snapshots = embedders.BlockIndex(version, config)
       else:
-        snapshots = self.as_realm().open_index('', progress)
+        models = [x.as_realm() for x in self.parts or (self,)]
+        each = [x.open_index('', progress) for x in models]
+        snapshots = embedders.joined(each)
     return beams.make_retriever(
       self.config, self.data, snapshots, progress, embedder, first
     )
@@ -98,12 +94,8 @@ class TrainedReader(model_configs.TrainedModel):
   @functools.cached_property
   def embeds_with(self) -> str:
     """Fingerprint of the parameters that embed questions and blocks."""
-    blocks = self.params if self.block_params is None else self.block_params
     return snapshots_lib.fingerprint(
-      [
-        embedders.embedder_params(self.params),
-        embedders.block_embedder_params(blocks),
-      ]
+      [embedders.embedder_params(x.params) for x in (self, self.as_realm())]
     )
 
   def _by_ranks(

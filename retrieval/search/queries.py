@@ -66,16 +66,11 @@ class Queries:
     texts = [self.texts[i] for i in rows]
     return Queries(texts, vectors, excluded, self.questions).among(self.subset)
 
-  def among(
-    self, subset: subset_lib.Subset | None, anew: bool = False
-  ) -> 'Queries':
-    """Return the same queries, which find only passages of a subset.
-
-    `anew` forgets the subset of these queries.
-    """
+  def among(self, subset: subset_lib.Subset | None) -> 'Queries':
+    """Return the same queries, which find only passages of a subset."""
     if subset is None:
       return self
-    if self.subset is not None and not anew:
+    if self.subset is not None:
       subset = subset_lib.Subset(self.subset.mask & subset.mask)
     queries = copy.copy(self)
     queries.subset = subset

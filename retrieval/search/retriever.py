@@ -3,6 +3,7 @@
 """Retrievers over one index; `fuse` and `rerank` wrap retrievers."""
 
 from collections.abc import Callable, Sequence
+import copy
 import functools
 from typing import Protocol, runtime_checkable
 
@@ -178,9 +179,8 @@ class Part:
 
   def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
     """See `Retriever`."""
-    queries = queries_lib.checked(queries, k)
-    if queries.subset is not None:
-      queries = queries.among(queries.subset.within(self._span), anew=True)
+    queries = copy.copy(queries_lib.checked(queries, k))
+    queries.subset = queries.subset and queries.subset.within(self._span)
     ids, scores = self._inner.search(queries, k)
     return np.where(ids < 0, -1, ids + self._span.start), scores
 
