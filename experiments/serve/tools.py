@@ -50,10 +50,10 @@ class Tools:
 
   def start(self) -> None:
     """Load the models in a thread."""
-    self._loading = asyncio.ensure_future(asyncio.to_thread(self._opened))
-
-  def _opened(self) -> app_lib.Server:
-    return app_lib.Server(self._load(), self._limits)
+    opening = asyncio.to_thread(
+      lambda: app_lib.Server(self._load(), self._limits)
+    )
+    self._loading = asyncio.ensure_future(opening)
 
   async def call(self, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of a tool.
@@ -68,14 +68,13 @@ class Tools:
       raise settings.SettingsError(others[0], fields[others[0]], expected)
     server = await asyncio.shield(self._loading)
     if name == 'read_document':
-      return _read_document(server.models, dict(fields))
-    return await {'search': server.search, 'ask': server.ask}[name](
-      dict(fields)
-    )
+      return _read_document(server.models, fields)
+    answer = server.search if name == 'search' else server.ask
+    return await answer(dict(fields))
 
 
 def _read_document(
-  models: models_lib.Models, fields: dict[str, Any]
+  models: models_lib.Models, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
   """Return a part of a document; ValueError where no run has it."""
   name, start = base.string(fields, 'document', 'call'), fields.get('start', 0)

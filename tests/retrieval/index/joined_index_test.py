@@ -76,6 +76,8 @@ def test_equal_embedders_are_compared_by_scores(both):
   best = np.argsort(apart, axis=1, kind='stable')[:, :60]
   found = -np.take_along_axis(apart, best, 1)[:3]
   np.testing.assert_allclose(result.scores[:3], found, atol=1e-5)
+  of_ids = -np.take_along_axis(apart, result.ids, 1)[:3]
+  np.testing.assert_allclose(of_ids, result.scores[:3], atol=1e-5)
   np.testing.assert_array_equal(result.ids[3], -1)
   assert result.unit == 'squared L2 distance' and len(both) == apart.shape[1]
   by_vectors = both.search(asked[:3], 60)
