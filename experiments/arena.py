@@ -52,6 +52,7 @@ from retro_jax.trained import loading
 
 FILE = 'arena.json'  # lock of a workdir
 _MADE = 'made.json'  # what a finished run was made from
+_SECONDS = 'seconds.json'
 _WEIGHT_BYTES = 4
 _TIMED_STEPS = 10, 40
 _JUDGED = 4  # documents and places of each, by the referee
@@ -226,34 +227,32 @@ class Runs:
 
   def _step_seconds(self, arm: Arm) -> float:
     """CPU seconds of a step, from two short runs, which compile the same."""
-    path, spent = self._root / 'timed' / f'{arm.name}.json', []
-    if not path.exists():
-      for steps in _TIMED_STEPS:
-        folder = self._root / 'timed' / f'{arm.name}_{steps}'
-        short = _with(arm, num_steps=steps, eval_batches=0)
-        short = _with(short, **{'optimizer.warmup_steps': 1})
-        began = time.process_time()
-        self.call(short, 0, 'train', folder)
-        spent.append(time.process_time() - began)
-      few, many = _TIMED_STEPS
-      reports.write_json(path, (spent[1] - spent[0]) / (many - few))
-    return json.loads(path.read_text())
+    spent = []
+    for steps in _TIMED_STEPS:
+      folder = self._root / 'timed' / f'{arm.name}_{steps}'
+      warmup = {'optimizer.warmup_steps': 1}
+      if steps not in checkpoints.numbers(checkpoints.folder_of(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        short = _with(arm, num_steps=steps, eval_batches=0, **warmup)
+        with _count_seconds(folder):
+          self.call(short, 0, 'train', folder)
+      spent.append(_seconds(folder))
+    return (spent[1] - spent[0]) / (_TIMED_STEPS[1] - _TIMED_STEPS[0])
 
   def _folder(self, config: Any) -> retro_data.DataFolder:
     return retro_data.DataFolder.of(config, self._data)
 
   def cost(self, arm: Arm, seed: int) -> dict[str, float]:
     """Bytes to keep, and FLOPs and CPU seconds of training."""
-    run = self.run_of(arm.base or arm.model, seed)
-    config = self.build(self.arms[arm.base or arm.model], seed)[0]
+    trained = self.arms[arm.base or arm.model]
+    run, config = self.run_of(trained.name, seed), self.build(trained, seed)[0]
     saved = checkpoints.find(str(run))
     weights = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(saved.params))
-    trained = self.arms[arm.base or arm.model]
     cost = {
       'weights': _WEIGHT_BYTES * weights,
       'memory': 0,
       'flops': saved.step * self._step_flops(trained),
-      'seconds': json.loads((run / 'seconds.json').read_text()),
+      'seconds': _seconds(run),
       'steps': saved.step,
     }
     if arm.base:
@@ -264,7 +263,7 @@ class Runs:
       forward = presets.flops_per_token(model, length)
       cost['memory'] = _size(folder / 'knn_lm')
       cost['flops'] += len(pairs.array('keys')) * forward
-      cost['seconds'] += json.loads((folder / 'seconds.json').read_text())
+      cost['seconds'] += _seconds(folder)
     elif arm.copies or config.retrieval:
       cost['memory'] = self._size_of_neighbors(config)
     cost['bytes'] = cost['weights'] + cost['memory']
@@ -377,12 +376,16 @@ def _size(path: pathlib.Path) -> int:
 @contextlib.contextmanager
 def _count_seconds(folder: pathlib.Path) -> Iterator[None]:
   """Add the CPU seconds of a block, also of one that ends early, to seconds.json."""
-  path, began = folder / 'seconds.json', time.process_time()
-  before = json.loads(path.read_text()) if path.exists() else 0.0
+  began = _seconds(folder) - time.process_time()
   try:
     yield
   finally:
-    reports.write_json(path, before + time.process_time() - began)
+    reports.write_json(folder / _SECONDS, began + time.process_time())
+
+
+def _seconds(folder: pathlib.Path) -> float:
+  path = folder / _SECONDS
+  return json.loads(path.read_text()) if path.exists() else 0.0
 
 
 def arena(config: Config, workdir: str) -> None:
