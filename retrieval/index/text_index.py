@@ -346,13 +346,20 @@ class TextIndices:
     return late_interaction.LateInteraction(path, encoder)
 
   def _token_stores(self) -> dict[pathlib.Path, array_store.Store]:
-    """Open the indices of the tokens of these passages."""
+    """Open the indices of the tokens of these passages; warn of other ones."""
     stores = {}
+    expected = {'texts': self.passages.fingerprint, **token_store.SETTINGS}
     for path in sorted(self.root.glob('colbert-*')):
       if (path / 'tokens').is_dir():
         stored, _ = token_store.open_store(path)
-        if path == self._tokens_path(stored.fields['encoder']):
+        have = {name: stored.fields.get(name) for name in expected}
+        if have == expected:
           stores[path] = stored
+        else:
+          other = manifests.difference(expected, have)
+          logging.warning(
+            '%s is not searched: made of others (%s).', path, other
+          )
     return stores
 
   def _tokens_path(self, encoder: str) -> pathlib.Path:
@@ -366,6 +373,10 @@ class TextIndices:
     path = self._tokens_path(encoder.fingerprint)
     if not model.startswith(hub.PREFIX):
       model = os.path.abspath(model)
+    if not path.is_dir():
+      for other, stored in self._token_stores().items():
+        made_by = stored.meta['model']
+        logging.warning('%s is of another model, %s.', other, made_by)
     meta = {'model': model}
     token_store.build(path, encoder, self.passages, meta=meta, **how)
     return late_interaction.LateInteraction(path, encoder)

@@ -3,12 +3,14 @@
 """Indices of texts are built once, and again for other passages."""
 
 import os
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from retrieval.index import text_index
 from retrieval.nn import colbert
+from retrieval.search import token_store
 from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -89,3 +91,17 @@ def test_other_passages_get_the_same_indices(passages, words, tmp_path):
   other = text_index.TextIndices(tmp_path / 'other', passages)
   other.build_those_of(old)
   assert not [*other.root.glob('colbert-*')]
+
+
+def test_indices_of_other_models_and_sizes_are_named(passages, words, caplog):
+  made = _indices(passages, 'run').tokens()
+  with caplog.at_level('WARNING', 'absl'):
+    words.fingerprint = 'another'
+    assert _indices(passages, 'other').tokens().path != made.path
+    words.fingerprint = 'words'
+    with mock.patch.dict(token_store.SETTINGS, {'shard_blocks': 7}):
+      with pytest.raises(ValueError, match='has 0 indices'):
+        _indices(passages).tokens()
+  other, *sizes = caplog.messages
+  assert str(made.path) in other and f'{os.sep}run' in other
+  assert len(sizes) == 2 and all('shard_blocks' in x for x in sizes)
