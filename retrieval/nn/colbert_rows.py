@@ -89,25 +89,25 @@ def renamed(
 class JsonTokenizer:
   """The tokenizer of a tokenizer.json of any kind."""
 
-  def __init__(self, tokenizer: tokenizers.Tokenizer, mask_token: str):
-    """Look the specials up; ValueError where a text has no special before it."""
-    self._tokenizer = tokenizer
+  def __init__(
+    self, tokenizer: tokenizers.Tokenizer, mask_token: str, path: str
+  ):
+    """Look the specials up; `path` is named in errors."""
+    self._tokenizer, self._path = tokenizer, path
     tokenizer.no_padding()
     tokenizer.no_truncation()
     self._specials_after = tokenizer.num_special_tokens_to_add(False) - 1
     if self._specials_after < 0:
-      raise ValueError(
-        'tokenizer.json: expected a special token before a text.'
-      )
+      raise ValueError(f'{path}: expected a special token before each text.')
     self.mask_id = self.id_of(mask_token)
     spec = json.loads(tokenizer.to_str())
     self.fingerprint = manifests.fingerprint([spec, mask_token])
 
   def id_of(self, token: str) -> int:
     """Return the id of a token; ValueError for an unknown one."""
-    i = self._tokenizer.token_to_id(token)
+    i = self._tokenizer.token_to_id(token) if isinstance(token, str) else None
     if i is None:
-      raise ValueError(f'tokenizer.json: the vocabulary lacks {token!r}.')
+      raise ValueError(f'{self._path}: the vocabulary lacks {token!r}.')
     return i
 
   def encode_ids_batch(
@@ -115,7 +115,7 @@ class JsonTokenizer:
   ) -> list[list[int]]:
     """Return at most `max_length` ids of each text, specials included."""
     texts = list(arguments.texts(texts, 'texts'))
-    with rust_tokenizers.refusing('tokenizer.json', 'cannot encode a text'):
+    with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
       encodings = self._tokenizer.encode_batch_fast(texts)
     body = max_length - self._specials_after
     rows = [encoding.ids for encoding in encodings]

@@ -144,18 +144,20 @@ def test_what_is_not_supported_is_refused_by_name(
 
 def test_other_modules_are_refused(tmp_path):
   for library, position, kind in (
+    ('pylate', 1, ''),  # no Dense
     ('pylate', 1, 'a.Normalize'),
     ('sentence_transformers', 1, 'a.HierarchicalTokenPooling'),
     ('sentence_transformers', 2, 'a.Normalize'),  # nothing scores [MASK]
     ('sentence_transformers', 3, 'a.MultiVectorMask'),  # other lengths
   ):
-    path = tmp_path / f'{library} {position}'
+    path = tmp_path / f'{library} {position} {kind}'
     folder = colbert_folders.save(path, library, 'plain')
     modules = json.loads((folder / 'modules.json').read_text())
     modules[position]['type'] = kind
     name = kind.partition('.')[2]
     same = [x['path'] for x in modules if x['path'].endswith(name)]
     modules[position]['path'] = (same or ['other'])[-1]
+    modules = modules if kind else modules[:position]
     (folder / 'modules.json').write_text(json.dumps(modules))
     with pytest.raises(ValueError, match='modules.json'):
       _load(folder)
