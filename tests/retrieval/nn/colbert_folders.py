@@ -19,7 +19,7 @@ import tokenizers
 
 from tests.retrieval.nn import modern_berts, sentence_folders
 
-QUERIES = 'the Old mill ran past a river', 'mill ' * 30
+QUERIES = 'the Old mill', 'mill ' * 30
 PASSAGES = 'river: the mill', ' zebra mill past, a' * 9
 _LAYER = 'torch.nn.modules.'
 _IDENTITY = f'{_LAYER}linear.Identity'
