@@ -32,7 +32,7 @@ import numpy as np
 
 from experiments.engine import command
 from experiments.knn_lm import evaluate as knn_lm
-from experiments.realm import config as realm_config, masked_words
+from experiments.realm import masked_words
 from experiments.retro import copying
 from realm_jax.trained import (
   loading as realm_loading,
@@ -58,18 +58,22 @@ class Place:
   mixture: str = ''
   num_neighbors: int | None = None
 
+  @property
+  def folder(self) -> str | os.PathLike:
+    """The folder of `workdir`; models of the package are made first."""
+    if self.workdir == _REALM:
+      return realm_packaged.take()
+    if self.workdir in packaged.NAMES:
+      return packaged.named(self.workdir)
+    return hub.local(self.workdir)
+
 
 @functools.cache
 def load(place: Place) -> tuple[Any, referee_lib.Scorer]:
   """Return a loaded model, None for one of --model, and what it shows."""
   if place.model:
     return None, _of_module(place.model)
-  workdir = place.workdir
-  if workdir == _REALM:
-    workdir = realm_packaged.take()
-  elif workdir in packaged.NAMES:
-    workdir = packaged.named(workdir)
-  workdir = hub.local(workdir)
+  workdir = place.folder
   if knn_lm.is_mixed(workdir):
     model = knn_lm.load(workdir, place.data_dir)
     return model, model.scorer()
@@ -106,12 +110,15 @@ def read_texts(path: str, most: int) -> list[str]:
 def held_out(model: Any, place: Place, split: str, most: int) -> list[Any]:
   """Return documents of a model's data that it was not trained on."""
   if not isinstance(model, language_model.LanguageModel):
-    run = realm_config.of_run(hub.local(place.workdir))
-    return masked_words.documents(model, run, most)
-  chunks = model.data.chunks(split)
-  documents = windows_lib.find_documents(chunks, most)
-  decode, tokens = model.data.tokenizer.decode, chunks.tokens
-  return [decode(tokens.document(int(i))) for i in documents.index]
+    config = checkpoints.find(str(place.folder)).config
+    share = config.get('valid_fraction', 0.0)
+    return masked_words.documents(model, share, most)
+  # Opened anew: what the model does not open itself is not of the model.
+  data = dataclasses.replace(model.data)
+  chunks = data.chunks(split)
+  documents = windows_lib.find_documents(chunks, most).index.tolist()
+  rows = [chunks.tokens.document(i) for i in documents]
+  return [data.tokenizer.decode(x) for x in rows]
 
 
 def _log_probs_anew(place: Place, *asked: Any) -> np.ndarray:

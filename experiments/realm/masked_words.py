@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.realm import config as config_lib
 from realm_jax.data import examples, pipeline, sources
 from realm_jax.trained import explain, realm
 from retro_jax.evaluation import referee
@@ -22,15 +21,15 @@ _NONE = -1  # block of a sentence that is of no block
 
 
 def documents(
-  trained: realm.TrainedRealm, run: config_lib.Config, most: int
+  trained: realm.TrainedRealm, valid_fraction: float, most: int
 ) -> list[referee.Document]:
   """Return held-out sentences, or any where none are held out."""
-  split = 'valid' if run.valid_fraction else 'all'
+  split = 'valid' if valid_fraction else 'all'
   source = sources.MaskedSentences(
     trained.data.masked_blocks,
     trained.layout,
     sources.SourceConfig(
-      masker='uniform', split=split, valid_fraction=run.valid_fraction
+      masker='uniform', split=split, valid_fraction=valid_fraction
     ),
   )
   rng, chosen = np.random.default_rng(0), []
@@ -72,8 +71,9 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
     return np.concatenate([np.append(x.astype(np.int64), -1) for x in rows])
 
   held: dict[str, Any] = {
-    'weights': jax.tree.leaves(trained.params),
+    'weights': trained.params,
     'memory': [data.root, trained.index_folder],
+    'caches': trained.index,
   }
   return referee.Scorer(
     log_probs=log_probs,

@@ -62,26 +62,38 @@ def reach(*roots: Any) -> tuple[list[Any], int]:
   return arrays, others
 
 
-def count(tree: Any) -> int:
-  """Count the bytes of arrays in any tree, each buffer once, and of files below paths.
+def integers(arrays: list[Any]) -> list[np.ndarray]:
+  """Return the arrays of integers, of any library, flat and as int64."""
+  # Torch's tensors may be on another device.
+  here = (x.cpu() if hasattr(x, 'cpu') else x for x in arrays)
+  return [
+    np.asarray(x).ravel().astype(np.int64)
+    for x in here
+    if 'int' in str(getattr(x, 'dtype', '')) and len(x.shape)
+  ]
 
-  A number is itself.
+
+def size_of(arrays: list[Any]) -> int:
+  """Count the bytes of arrays, each buffer once."""
+  buffers = {}
+  for x in arrays:
+    while isinstance(getattr(x, 'base', None), np.ndarray):
+      x = x.base
+    buffers[id(x)] = int(x.nbytes)
+  return sum(buffers.values())
+
+
+def count(held: Any) -> int:
+  """Count the bytes of files below paths and of arrays that objects reach.
+
+  Args:
+    held: a path, an object, a list of these, or the number itself.
   """
-  if isinstance(tree, int):
-    return tree
-  buffers, total, todo = set(), 0, [tree]
-  while todo:
-    x = todo.pop()
-    if isinstance(x, (os.PathLike, str)):
-      files = [pathlib.Path(x), *pathlib.Path(x).rglob('*')]
-      total += sum(f.stat().st_size for f in files if f.is_file())
-    elif isinstance(x, dict):
-      todo += x.values()
-    elif isinstance(x, (list, tuple)):
-      todo += x
-    elif _is_array(x):
-      while isinstance(getattr(x, 'base', None), np.ndarray):
-        x = x.base
-      total += 0 if id(x) in buffers else int(x.nbytes)
-      buffers.add(id(x))
-  return total
+  if isinstance(held, int):
+    return held
+  parts = held if isinstance(held, list) else [held]
+  paths = [pathlib.Path(x) for x in parts if isinstance(x, (str, os.PathLike))]
+  objects = [x for x in parts if not isinstance(x, (str, os.PathLike))]
+  files = {f for x in paths for f in (x, *x.rglob('*')) if f.is_file()}
+  arrays, others = reach(*objects)
+  return sum(f.stat().st_size for f in files) + size_of(arrays) + others

@@ -34,6 +34,7 @@ _SUM = 1e-6  # most that a sum of probabilities may differ from 1
 TOLERANCE = 1e-3
 _GRAM = 13  # tokens, as in GPT-3's appendix C
 _CHUNK = 64  # tokens, of which r(C) is a share
+_FEW = 0.1  # share of 13-grams of a document that owes nothing to copies
 _HELD = 0.5  # share of 13-grams from which on the memory holds a document
 _SLACK = 1.01, 1 << 18  # bytes reached may exceed those stated by so much
 _COLUMNS = ('verdict', '', 'figures')
@@ -55,7 +56,8 @@ class Scorer:
   gradient: Callable[[np.ndarray, int], Any] | None = None
   # document id -> tokens of all that may be read for it, less than 0 between texts
   memory: Callable[[str], Int[np.ndarray, ' _']] | None = None
-  # weights, memory, caches -> arrays in any tree, paths or a number
+  # weights, memory, caches -> arrays, other objects, paths, a list of these, or a
+  # number
   num_bytes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   flops_per_token: float | None = None  # of a forward pass
   causal: bool = True  # False: later tokens may be read, as of a masked word
@@ -224,7 +226,7 @@ def _largest(one: np.ndarray, other: np.ndarray) -> float:
   return float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0))
 
 
-def _same(name: str, case: _Case, pairs: Mapping[str, Any]) -> Verdict:
+def _same(name: str, pairs: Mapping[str, Any]) -> Verdict:
   """Return the verdict on log-probabilities that should be equal."""
   changes = {what: _largest(*pair) for what, pair in pairs.items()}
   if not changes:
@@ -233,7 +235,7 @@ def _same(name: str, case: _Case, pairs: Mapping[str, Any]) -> Verdict:
   return Verdict(
     name,
     max(changes.values()) <= TOLERANCE,
-    f'largest change in nats: {figures} (at most {TOLERANCE:g})',
+    f'change in nats at most: {figures} (limit {TOLERANCE:g})',
   )
 
 
@@ -248,7 +250,7 @@ def _sums(case: _Case) -> Verdict:
       f', at {speaks.sum()} of which the memory speaks (the token by up to '
       f'{change.max():.2f} nats)'
     )
-  return Verdict('sums to 1', error <= _SUM, f'{text} (at most {_SUM:g})')
+  return Verdict('sums to 1', error <= _SUM, f'{text} (limit {_SUM:g})')
 
 
 def _changed(case: _Case, later: bool) -> Any:
@@ -290,7 +292,7 @@ def _batch(case: _Case) -> Verdict:
   if case.scorer.causal:
     alone = (x[p] for x, p in zip(case.alone, case.places, strict=True))
     pairs['alone'] = case.targets(case.every), -np.stack([*alone])
-  return _same('batch and order', case, pairs)
+  return _same('batch and order', pairs)
 
 
 def _padding(case: _Case) -> Verdict:
@@ -301,7 +303,7 @@ def _padding(case: _Case) -> Verdict:
     'shorter rows': (case.every, case.ask(tokens=case.tokens[:, :size])),
     'longer rows': (case.every, case.ask(tokens=longer)),
   }
-  return _same('padding', case, pairs)
+  return _same('padding', pairs)
 
 
 def _cache(case: _Case) -> Verdict:
@@ -313,7 +315,7 @@ def _cache(case: _Case) -> Verdict:
       case.every[d, -2:],
       case.ask(d, places=last, by=case.scorer.cached),
     )
-  return _same('cache', case, pairs)
+  return _same('cache', pairs)
 
 
 def _reported(case: _Case) -> Verdict:
@@ -334,12 +336,27 @@ def _reported(case: _Case) -> Verdict:
       count += 1
       if said.num_bytes != len(text.encode()):
         wrong.append(f'{said.num_bytes} bytes for {len(text.encode())}')
+  size, unit = _sizes(case)
+  bits = sum(x.sum() for x in case.alone) / np.log(2) / size.sum()
+  figures = f'{bits:.3f} bits a {unit}'
   if not count:
-    return Verdict('reported', None, 'nothing shown: the referee counts itself')
-  figures = f'nats differ from the log-probabilities by {worst:.1e} a token in '
-  figures += f'{count} texts, half of them after a prompt; '
-  figures += f'wrong bytes: {wrong[0] if wrong else "none"}'
-  return Verdict('reported', bool(worst <= TOLERANCE) and not wrong, figures)
+    return Verdict('reported', None, f'{figures} as the referee counts them')
+  figures += (
+    f'; nats of {count} texts, half of them after a prompt, differ from the '
+  )
+  figures += f'log-probabilities by {worst:.1e} a token; wrong bytes: '
+  passed = bool(worst <= TOLERANCE) and not wrong
+  return Verdict(
+    'reported', passed, f'{figures}{wrong[0] if wrong else "none"}'
+  )
+
+
+def _sizes(case: _Case) -> tuple[np.ndarray, str]:
+  """Bytes of each document's text, or its scored tokens, and their unit."""
+  sizes = np.array([len(x.text.encode()) for x in case.documents])
+  if sizes.all():
+    return sizes, 'byte'
+  return np.array([len(x) for x in case.alone]), 'token'
 
 
 def _is_prefix(scorer, context, document) -> bool:
@@ -385,11 +402,11 @@ def _runs(case, memories) -> list[np.ndarray]:
 def _memory(case: _Case, arrays: list[Any]) -> Verdict:
   read, stated = case.scorer.memory, ''
   if read is None:
-    whole = [x.ravel() for x in arrays if x.dtype.kind in 'iu' and x.ndim]
+    whole = reached.integers(arrays)
     if case.scorer.num_bytes.get('memory') or not whole:
       passed = None if not case.scorer.num_bytes.get('memory') else False
       return Verdict('memory', passed, 'no tokens of it are shown')
-    flat = np.concatenate([np.append(x.astype(np.int64), -1) for x in whole])
+    flat = np.concatenate([np.append(x, -1) for x in whole])
     read, stated = lambda _: flat, 'of all arrays reached: '
   memories = [read(x.id) for x in case.documents]
   shares, longest = zip(*map(_overlap, _runs(case, memories)), strict=True)
@@ -405,20 +422,15 @@ def _memory(case: _Case, arrays: list[Any]) -> Verdict:
     f'{ratios.max():.2f}); holds {len(held)} of {len(shares)} documents'
   )
   figures += f': {held[0]}' if held else ''
-  return Verdict('memory', not held, figures + _with_and_without(case, shares))
+  return Verdict('memory', not held, figures + _without_copies(case, shares))
 
 
-def _with_and_without(case, shares) -> str:
-  """Bits a byte of all documents, and of those with few shared 13-grams."""
-  sizes = np.array([len(x.text.encode()) for x in case.documents])
-  total = np.array([x.sum() for x in case.alone])
-  unit = 'bits a byte'
-  if not sizes.all():
-    sizes = np.array([len(x) for x in case.alone])
-    unit = 'bits a token'
-  points = leakage.curve(total, sizes, case.rows, shares, (0.1, 1.0))
-  few, every = (x['bits_per_byte'] for x in points)
-  return f'; {every:.3f} {unit}, {few:.3f} over documents below 10 %'
+def _without_copies(case, shares) -> str:
+  """Bits a byte of documents with few shared 13-grams."""
+  (sizes, unit), nats = _sizes(case), np.array([x.sum() for x in case.alone])
+  [few] = leakage.curve(nats, sizes, case.rows, shares, (_FEW,))
+  bits, count = few['bits_per_byte'], few['documents']
+  return f'; {bits:.3f} bits a {unit} of {count} below {100 * _FEW:.0f} %'
 
 
 def _bytes(case: _Case, there: int) -> Verdict:
@@ -434,9 +446,7 @@ def _bytes(case: _Case, there: int) -> Verdict:
 def _restart(case: _Case, again: LogProbs | None) -> Verdict:
   if again is None:
     return Verdict('restart', None, 'not loaded again')
-  return _same(
-    'restart', case, {'loaded again': (case.every, case.ask(by=again))}
-  )
+  return _same('restart', {'loaded again': (case.every, case.ask(by=again))})
 
 
 def referee(
@@ -470,15 +480,17 @@ def referee(
   case = _Case(scorer, documents, num_places, np.random.default_rng(seed))
   verdicts = [_sums(case)]
   if scorer.causal:
-    verdicts.append(_same('later tokens', case, {'': _changed(case, True)}))
-  verdicts.append(_same('scored token', case, {'': _changed(case, False)}))
+    verdicts.append(
+      _same('later tokens', {'all changed': _changed(case, True)})
+    )
+  verdicts.append(_same('scored token', {'changed': _changed(case, False)}))
   verdicts += [_gradient(case), _batch(case), _padding(case)]
   arrays, others = reached.reach(scorer.log_probs, scorer.score)
   verdicts += [
     _reported(case),
     _own_document(case),
     _memory(case, arrays),
-    _bytes(case, reached.count(arrays) + others),
+    _bytes(case, reached.size_of(arrays) + others),
     _restart(case, again),
     _cache(case),
   ]

@@ -156,7 +156,8 @@ def of(model: Any, k: int) -> referee.Scorer:
     encode=lambda text: [tokenizer.bos_id, *tokenizer.encode(text).ids],
     score=functools.partial(model.loglikelihood, num_neighbors=k),
     gradient=gradient,
-    num_bytes={'weights': jax.tree.leaves(params), 'caches': caches},
+    memory=lambda _: np.zeros(0, np.int64),
+    num_bytes={'weights': params, 'caches': caches},
     flops_per_token=presets.flops_per_token(c, length, k),
     max_tokens=length,
   )
