@@ -71,9 +71,9 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
     return np.concatenate([np.append(x.astype(np.int64), -1) for x in rows])
 
   held: dict[str, Any] = {
-    'weights': trained.params,
+    'weights': params,
     'memory': [data.root, trained.index_folder],
-    'caches': trained.index,
+    'caches': [trained.index, trained.params],  # of the host
   }
   return referee.Scorer(
     log_probs=log_probs,

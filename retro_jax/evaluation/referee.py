@@ -229,8 +229,6 @@ def _largest(one: np.ndarray, other: np.ndarray) -> float:
 def _same(name: str, pairs: Mapping[str, Any]) -> Verdict:
   """Return the verdict on log-probabilities that should be equal."""
   changes = {what: _largest(*pair) for what, pair in pairs.items()}
-  if not changes:
-    return Verdict(name, None, 'nothing shown')
   figures = ', '.join(f'{what} {x:.1e}' for what, x in changes.items())
   return Verdict(
     name,

@@ -55,3 +55,13 @@ def test_mixture_gains_what_it_should():
   gain = np.log(20) + np.log(0.02 / 20 + 0.98)
   gains = [gain if i == 3 else 0 for i in range(12)]
   np.testing.assert_allclose((alone - mixture(row))[0], gains)
+
+
+def test_shares_of_all_tokens_sum_to_one_and_hold_the_targets():
+  row = _row()
+  order, shares = copying.distributions(row, M, 10)
+  expected, of_targets = copying.foretell(row, M)
+  np.testing.assert_array_equal(order, expected)
+  np.testing.assert_allclose(shares.sum(-1), order >= 0)
+  chosen = np.take_along_axis(shares, row['targets'][..., None], axis=-1)
+  np.testing.assert_allclose(chosen[..., 0], of_targets)

@@ -56,6 +56,24 @@ def test_runs_equal_the_quadratic_count(chunk, one, other):
       assert any(chunk[i : i + size] == run for i in range(len(chunk) + 1))
 
 
+@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.given(*[strategies.lists(strategies.integers(-1, 2))] * 2)
+def test_longest_runs_are_those_of_a_slow_count(text, memory):
+  """A run at each token; tokens below 0 are equal to nothing."""
+
+  def run(i, j):
+    pairs = zip(text[i:], memory[j:], strict=False)
+    same = [a == b >= 0 for a, b in pairs]
+    return [*same, False].index(False)
+
+  expected = [
+    max((run(i, j) for j in range(len(memory))), default=0)
+    for i in range(len(text))
+  ]
+  runs = leakage.longest_runs(np.array(text, int), np.array(memory, int))
+  assert runs.tolist() == expected
+
+
 def test_overlaps_are_of_the_chunks_own_tokens(root):
   reader = tiny_data.reader(root, 'valid', k=3)
   stores = reader.stores
