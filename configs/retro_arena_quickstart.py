@@ -10,7 +10,7 @@ seconds of a CPU. After experiments.prepare of retro_pretrain_quickstart with
   python -m experiments.arena --config=configs/retro_arena_quickstart.py:bytes \
     --config.data_dir=runs/vital/data --workdir=runs/arena/bytes
 
-A seed takes 40 minutes of a core, most of it for the wider baseline and the RETRO of
+A seed takes about an hour of a core, most of it for the wider baseline and the RETRO of
 ten neighbors. Figures: docs/results/memories.md.
 """
 
