@@ -138,7 +138,7 @@ def test_the_command_speaks_the_protocol_alone_and_ends(workdir):
         process.stdin.close()
       else:
         process.send_signal(end)
-      assert process.wait(60) == code and not process.stdout.read()
+      assert process.wait(200) == code and not process.stdout.read()
   bad = subprocess.run(
     [sys.executable, *command[:-1], '--workdir=none'],
     capture_output=True,

@@ -7,13 +7,16 @@ import pytest
 
 import retrieval
 from retrieval.index import text_index, vectors as vectors_lib
+from retrieval.nn import colbert
 from retrieval.search import (
   fuse,
   queries as queries_lib,
   where as where_lib,
 )
+from retrieval.searchers import subset as subset_lib
 from retrieval.text import joined as joined_lib, tokens as tokens_lib
 from tests.retrieval.index import neighbors_test
+from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
@@ -227,6 +230,26 @@ def test_words_count_over_all_folders(blocks, kind):
   np.testing.assert_array_equal(have, expected)
   # Each folder's index is its own, which searches of it alone read.
   assert (blocks[0].parts[1].path.parent / f'sparse-{kind}-').parent.is_dir()
+
+
+def test_colbert_searches_all_folders(blocks, monkeypatch):
+  monkeypatch.setattr(colbert, 'load', lambda path: tiny_encoder.Words())
+  joined, _ = blocks
+  indices = text_index.TextIndices(joined.path.parent, joined, colbert='run')
+  tokens = indices.tokens()
+  mask, asked = np.arange(len(joined)) % 3 > 0, np.array(['mill Rome'], object)
+  for index in (tokens, tokens.unpruned()):
+    ids, scores = index.search(asked, 12, subset_lib.Subset(mask))
+    assert mask[ids].all() and (np.diff(scores) <= 0).all()
+    for part, span in zip(index.parts, index.spans, strict=True):
+      here = np.isin(ids[0], span)
+      some = subset_lib.Subset(mask[span.start : span.stop])
+      own, values = part.search(asked, 12, some)
+      assert (ids[0][here] == own[0][: here.sum()] + span.start).all()
+      np.testing.assert_array_equal(scores[0][here], values[0][: here.sum()])
+  tokens.parts[1].encoder.fingerprint = 'other words'
+  with pytest.raises(ValueError, match='colbert_index.model'):
+    type(tokens)(tokens.parts)
 
 
 def test_blocks_of_other_lengths_are_refused(blocks, tmp_path):
