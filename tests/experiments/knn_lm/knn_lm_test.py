@@ -178,10 +178,11 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
 
 
 def test_settings_are_tuned_on_another_split(root, runs, workdir):
-  _evaluate(tiny_knn_lm.config(), workdir, split='valid')
-  tuned, _ = _read(workdir)
-  _evaluate(tiny_knn_lm.config(tune_split='valid'), workdir, split='test')
-  content, rows = _read(workdir)
+  sweeps = {}
+  for split, other in (('valid', 'test'), ('test', 'valid')):
+    _evaluate(tiny_knn_lm.config(tune_split=other), workdir, split=split)
+    content, rows = _read(workdir)
+    sweeps[split] = content['sweep']
   documents = windows_lib.find_documents(
     retro_data.DataFolder(root).chunks('test')
   )
@@ -189,7 +190,8 @@ def test_settings_are_tuned_on_another_split(root, runs, workdir):
   assert content['tuned_on'] == []
   best = min(content['sweep'], key=lambda x: x['tuned_on'])
   assert rows['kNN-LM']['bits_per_byte'] == pytest.approx(best['reported'])
-  assert len(tuned['tuned_on']) > 0
+  tuned = [x['tuned_on'] for x in sweeps['test']]
+  assert tuned == pytest.approx([x['reported'] for x in sweeps['valid']])
 
 
 def test_documents_are_hashed_by_id_and_by_text(root):
