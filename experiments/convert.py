@@ -1,9 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Convert REALM and ORQA checkpoints of other projects, or export ours.
+"""Convert REALM and ORQA checkpoints of other projects.
 
   python -m experiments.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
-  python -m experiments.convert --to_hf=FOLDER --workdir=DIR
 
 --from takes folders of the Hugging Face port (safetensors, or
 pytorch_model.bin, whose pickle is not executed), prefixes of TensorFlow
@@ -31,7 +30,7 @@ from absl import flags, logging
 import jax
 import numpy as np
 
-from experiments.conversion import block_data, export, sources
+from experiments.conversion import block_data, sources
 from experiments.engine import (
   checkpoint_writer,
   command,
@@ -42,7 +41,7 @@ from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder
 from retrieval.nn import bert_checkpoint
-from retrieval.store import checkpoints, locks, output_files
+from retrieval.store import checkpoints, locks
 
 _BERT = {
   *bert_checkpoint.FIELDS,
@@ -202,17 +201,9 @@ def _block_embedder(path: str, num_heads: int, params: Any) -> dict[str, Any]:
 
 
 def run(config: config_lib.Config, workdir: str) -> None:
-  """Convert in the direction that the flags say."""
+  """Convert the checkpoints of --from."""
   values = flags.FLAGS
   paths = values['from'].value
-  if bool(paths) == bool(values.to_hf):
-    raise ValueError('Expected either --from or --to_hf, beside --workdir.')
-  if values.to_hf:
-    rows = export.export(workdir, values.to_hf)
-    reports.print_table(['part', 'exported'], list(rows.items()))
-    logging.info('The export is in %s.', values.to_hf)
-    return
-  output_files.check_writable(workdir, is_folder=True)
   options = {name: values[name].value for name in _OPTIONS}
   rows = convert(config, workdir, paths, **options)
   reports.print_table(['part', 'converted'], list(rows.items()))
@@ -221,9 +212,8 @@ def run(config: config_lib.Config, workdir: str) -> None:
 
 def define_flags() -> None:
   """Define all flags except --config and --workdir."""
-  flags.DEFINE_list('from', [], 'Folders, or prefixes of TensorFlow files.')
-  about = 'Folder to write in Hugging Face form.'
-  command.define_output('to_hf', '', about, is_folder=True)
+  about = 'Folders, or prefixes of TensorFlow files.'
+  flags.DEFINE_list('from', None, about, required=True)
   flags.DEFINE_integer('num_heads', 0, '0: one head for each 64 units.')
   about = "vocab.txt, tokenizer.json or a folder; '': that of --from."
   flags.DEFINE_string('vocab', '', about)
@@ -240,5 +230,4 @@ if __name__ == '__main__':
     config_lib.Config,
     define_flags,
     default_config=f'{configs.FOLDER}/open_qa_released.py',
-    only_reads=True,  # in one direction
   )

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of the Hugging Face port's config.json to our configs and back."""
+"""Conversion of the Hugging Face port's config.json to our configs."""
 
 from collections.abc import Mapping
 import os
@@ -8,7 +8,6 @@ import pathlib
 from typing import Any
 
 from realm_jax.checkpoints import names
-from realm_jax.nn import config as config_lib, open_qa
 from retrieval.nn import bert, bert_checkpoint
 from retrieval.store import manifests
 
@@ -88,70 +87,3 @@ def sizes(fields: Mapping[str, Any]) -> names.Sizes:
     span_hidden_size=fields['span_hidden_size'],
     num_blocks=fields['num_block_records'],
   )
-
-
-def to_fields(
-  hf_class: str,
-  config: config_lib.RealmConfig,
-  reader: open_qa.OpenQaConfig | None = None,
-  num_blocks: int = 0,
-) -> dict[str, Any]:
-  """Make the config.json of an exported checkpoint: all fields of the port.
-
-  Raises:
-    ValueError: for a model that the port cannot compute.
-  """
-  _check(hf_class, config, reader)
-  is_embedder = hf_class in ('RealmEmbedder', 'RealmScorer')
-  part = config.embedder if is_embedder else config.encoder
-  back = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
-  fields = {
-    **DEFAULTS,
-    **{theirs: getattr(part, ours) for ours, theirs in _BERT.items()},
-    'hidden_act': back[part.activation],
-    'retriever_proj_size': config.projection_size,
-    'num_block_records': num_blocks,
-    'architectures': [hf_class],
-    'model_type': 'realm',
-    'pad_token_id': 0,
-    'torch_dtype': 'float32',
-  }
-  if reader is not None:
-    fields |= {
-      'span_hidden_size': reader.span_hidden_size,
-      'max_span_width': reader.max_span_width,
-      'reader_layer_norm_eps': reader.span_norm_eps,
-    }
-  return fields
-
-
-def _check(
-  hf_class: str,
-  config: config_lib.RealmConfig,
-  reader: open_qa.OpenQaConfig | None = None,
-) -> None:
-  """Refuse settings for which the port has no field."""
-  settings: dict[str, tuple[Any, Any]] = {}  # setting -> there is, expected
-  if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
-    settings = {
-      'pooling': (config.pooling, 'pooler'),
-      'projection_norm': (config.projection_norm, True),
-      'projection_norm_eps': (
-        config.projection_norm_eps,
-        config.embedder.layer_norm_eps,
-      ),
-      'projection_size': (bool(config.projection_size), True),
-    }
-  for name in ('null_answer', 'coverage_weight') if reader else ():
-    settings[f'reader.{name}'] = bool(getattr(reader, name)), False
-  if hf_class == 'RealmForOpenQA':
-    parts = config.encoder, config.embedder
-    for name in (*_BERT, 'activation'):
-      settings[f'encoder.{name}'] = tuple(getattr(part, name) for part in parts)
-  problems = [
-    f'{name} is {actual!r}, expected {value!r}'
-    for name, (actual, value) in settings.items()
-    if actual != value
-  ]
-  if problems:
-    raise ValueError(f'{hf_class} cannot hold it: {"; ".join(problems)}.')

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of the Hugging Face port's and TensorFlow's checkpoints, and back.
+"""Conversion of the Hugging Face port's and TensorFlow's checkpoints.
 
 Every tensor of a source must be used, tied to a used tensor, or known to be
 unused; any other tensor is an error that names it.
@@ -172,66 +172,3 @@ def join(parts: Iterable[Converted]) -> dict[str, Any]:
       )
     params |= part.params
   return params
-
-
-def fitting(params: Mapping[str, Any]) -> dict[str, str]:
-  """Find the classes of the port that hold a tree of parameters.
-
-  Returns folder -> class; the folder is '' if one class holds all parameters.
-
-  Raises:
-    ValueError: if no class holds them.
-  """
-  embedder = {*params} & {'embedder', 'query_embedder', 'block_embedder'}
-  if 'reader' in params:
-    return {'': 'RealmForOpenQA' if embedder else 'RealmReader'}
-  if 'encoder' in params and embedder:
-    return {'scorer': names.CLASSES[1], 'encoder': names.CLASSES[2]}
-  if 'encoder' in params:
-    return {'': 'RealmKnowledgeAugEncoder'}
-  if 'embedder' in params:
-    return {'': 'RealmEmbedder'}
-  if embedder == {'query_embedder', 'block_embedder'}:
-    return {'': 'RealmScorer'}
-  raise ValueError(
-    f'Parameters {sorted(params)}: expected those of REALM, ICT, MLM or a '
-    'reader.'
-  )
-
-
-def to_hf(
-  params: Mapping[str, Any],
-  hf_class: str,
-  sizes: names.Sizes,
-  *,
-  vectors: Any = None,
-) -> dict[str, Any]:
-  """Make the state dict of one of the port's classes: name -> array.
-
-  Tensors that no output depends on are zeros and ones.
-
-  Args:
-    params: tree; parts that the class lacks are omitted. Of two embedders,
-      RealmForOpenQA and RealmEmbedder get the queries' one.
-    vectors: [num_blocks, d] of the blocks for RealmForOpenQA; None is no block.
-  """
-  flat = traverse_util.flatten_dict(dict(params), sep='/')
-  shared = 'embedder' in params
-  tensors = {}
-  for tensor in names.layout(hf_class, sizes, shared=shared):
-    if tensor.role == names.PARAMETER:
-      path = tensor.path
-      if not shared and hf_class != 'RealmScorer':
-        path = path.replace('embedder/', 'query_embedder/', 1)
-      array = np.asarray(flat[path], np.float32)
-      array = array.T if path.endswith('/kernel') else array
-    elif tensor.role == names.VECTORS:
-      none = np.zeros((0, sizes.projection_size), np.float32)
-      array = none if vectors is None else vectors
-    elif tensor.role == names.TIED:
-      array = tensors[tensor.path]
-    else:
-      ones = tensor.name.endswith('LayerNorm.weight')
-      array = np.full(tensor.shape, float(ones), np.float32)
-    tensors[tensor.name] = array
-  return tensors

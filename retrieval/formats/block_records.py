@@ -8,26 +8,17 @@ bytes a block.
 """
 
 import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 import os
 import pickletools
 from typing import BinaryIO
 
 import numpy as np
 
-from retrieval.store import output_files
-
 _TEXTS = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
 _PUTS = ('BINPUT', 'LONG_BINPUT', 'MEMOIZE')
 _GETS = ('BINGET', 'LONG_BINGET')
 _AROUND = ('MARK', 'APPENDS', 'APPEND', 'FRAME')
-# Pickle, protocol 3, of an array of objects, up to its list.
-_BEFORE = (
-  b'\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n'
-  b'K\x00\x85C\x01b\x87R(K\x01JNUMBER\x85cnumpy\ndtype\n'
-  b'X\x02\x00\x00\x00O8\x89\x88\x87R(K\x03X\x01\x00\x00\x00|NNN'
-  b'J\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb\x89]'
-)
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
@@ -107,14 +98,3 @@ def _read_texts(file: BinaryIO, again: BinaryIO) -> Iterator[bytes]:
         f'{name} at byte {position} of its pickle: expected bytes; refused, '
         'and nothing of it was executed'
       )
-
-
-def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
-  """Write a number of texts one by one, for np.load(allow_pickle=True)."""
-  with output_files.writing(path) as f:
-    header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}
-    np.lib.format.write_array_header_1_0(f, header)
-    f.write(_BEFORE.replace(b'NUMBER', number.to_bytes(4, 'little')))
-    for text in texts:
-      f.write(b'B' + len(text).to_bytes(4, 'little') + text + b'a')
-    f.write(b'tb.')

@@ -34,7 +34,6 @@ _CASES = [
   ['compare', '--row=a=a.json', _WRITES],
   ['import_decoder', '--source=.', _WRITES],
   ['convert', '--from=.', _WRITES],
-  ['convert', '--workdir=.', '--to_hf=/proc/x'],
   ['update', _CONFIG, '--workdir=.', '--output=/proc/x'],
   ['pack', '--workdir=.', '--output=/proc/x'],
   ['sample', '--json=/proc/x.json'],

@@ -145,9 +145,6 @@ def test_long_and_repeated_records(tmp_path):
   file = tmp_path / 'records.npy'
   np.save(file, np.array(texts, object), allow_pickle=True)
   assert list(block_records.read(file)) == texts
-  block_records.write(file, len(texts), texts)
-  assert list(np.load(file, allow_pickle=True)) == texts
-  assert list(block_records.read(file)) == texts
 
 
 @pytest.mark.parametrize('place', [0, 1])
@@ -181,11 +178,10 @@ def test_a_header_of_another_form_is_refused(tmp_path, header):
 
 def test_the_count_of_records_is_that_of_the_header(tmp_path):
   file = tmp_path / 'x.npy'
-  block_records.write(file, 3, [b'one', b'two', b'three'])
+  texts = np.array([b'one', b'two', b'three'], object)
+  np.save(file, texts, allow_pickle=True)
   whole = file.read_bytes()
-  file.write_bytes(
-    whole.replace(b'B\3\0\0\0two', b'\x8e' + b'\xff' * 6 + b'\0\0')
-  )
+  file.write_bytes(whole.replace(b'C\3two', b'\x8e' + b'\xff' * 4))
   with pytest.raises(ValueError, match=r'x\.npy: '):
     list(block_records.read(file))
   file.write_bytes(whole.replace(b'(3,)', b'(2,)'))
