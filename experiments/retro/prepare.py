@@ -229,7 +229,6 @@ def build_index(config: Config, data: Folder) -> Rows:
       name: functools.partial(indices.words, kind)
       for name, kind in names.WORDS_OF.items()
     },
-    'lda': indices.topics,
     'colbert': indices.tokens,
   }
   if source in build:

@@ -8,7 +8,6 @@ import dataclasses
 from retrieval.index import text_index
 from retrieval.search import (
   fuse,
-  lda,
   names,
   rerank,
   retriever as retriever_lib,
@@ -54,12 +53,6 @@ class Retrievers:
         weights = 1 - self.words_weight, self.words_weight
         parts = self.make('dense'), self.make('bm25')
         return fuse.Fused(*parts, weights=weights)
-      case 'lda':
-        model, vectors = self.indices.topics(self.progress)
-        search = lda.TopicSearch(vectors.array('vectors'))
-        return retriever_lib.Dense(
-          self.passages, search, vectors.fingerprint, embedder=lambda: model
-        )
       case 'colbert':
         index = self.indices.tokens(progress=self.progress)
         return retriever_lib.IndexRetriever(

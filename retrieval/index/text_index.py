@@ -6,7 +6,6 @@
 use:
 
 sparse-KIND-KEY/               terms, of bm25 or tfidf
-topics-KEY/{model,vectors}/    topics, of lda
 colbert-KEY/{codec,tokens}/    vectors of tokens, of colbert
 vectors-KEY/                   vectors of another embedder
 
@@ -31,7 +30,6 @@ from retrieval.nn import colbert, embedders
 from retrieval.search import (
   bm25,
   late_interaction,
-  lda,
   queries as queries_lib,
   retriever as retriever_lib,
   sparse_index,
@@ -40,7 +38,7 @@ from retrieval.search import (
   where as where_lib,
 )
 from retrieval.searchers import base
-from retrieval.store import array_store, executors, hub, manifests, shards
+from retrieval.store import array_store, executors, hub, manifests
 from retrieval.text import (
   chunks as chunks_lib,
   packed_runs,
@@ -248,12 +246,10 @@ class TextIndices:
     root: str | os.PathLike,
     passages: passages_lib.Passages,
     *,
-    num_topics: int = 200,
     colbert: str = '',
   ):
-    """Take the folder, the passages, the number of topics and a ColBERT's folder."""
+    """Take the folder, the passages, and a ColBERT's folder."""
     self.root, self.passages = pathlib.Path(root), passages
-    self._num_topics = num_topics
     self._colbert = colbert
     self._parts = [
       TextIndices(x.path.parent, x, colbert=colbert) for x in passages.parts
@@ -302,23 +298,6 @@ class TextIndices:
     )
     path = self._place(f'vectors-{key[:12]}')
     return vectors_lib.build_vector_store(path, self.passages, embedder, **how)
-
-  def topics(
-    self, progress: shards.Progress | None = None, **how
-  ) -> tuple[lda.TopicEmbedder, array_store.Store]:
-    """Return the model of topics, and the topics of all passages."""
-    key = manifests.fingerprint(
-      [
-        self.passages.fingerprint,
-        {'num_topics': self._num_topics, **lda.SETTINGS},
-      ]
-    )
-    path = self._place(f'topics-{key[:12]}')
-    model = lda.fit(path / 'model', self.passages, self._num_topics, progress)
-    vectors = vectors_lib.build_vector_store(
-      path / 'vectors', self.passages, model, progress=progress, **how
-    )
-    return model, vectors
 
   def tokens(
     self, **how

@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of texts by words, topics and token vectors, and the fusion of lists."""
+"""Indices of texts by words and token vectors, and the fusion of lists."""

@@ -7,7 +7,6 @@ bm25           BM25 over words (Doostmohammadi et al. 2023)
 tfidf          DrQA's TF-IDF over words and pairs of words (Chen et al. 2017)
 hybrid         reciprocal rank fusion of dense and bm25 (Cormack et al. 2009)
 weighted       weighted sums of the normalised scores of dense and bm25 (Ma et al. 2021)
-lda            most similar topics (Wei and Croft 2006)
 colbert        late interaction of the vectors of tokens (Santhanam et al. 2021)
 edit_distance  candidates of bm25 by the edit distance of their tokens
 random         random passages
@@ -23,7 +22,6 @@ Name = Literal[
   'tfidf',
   'hybrid',
   'weighted',
-  'lda',
   'colbert',
   'edit_distance',
   'random',

@@ -181,7 +181,6 @@ class Datastore:
     return text_index.TextIndices(
       self.folder.root,
       chunks,
-      num_topics=config.neighbors.num_topics,
       colbert=config.neighbors.colbert,
     )
 

@@ -9,7 +9,7 @@ chunks-{train,valid,test}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid,test}/ frozen BERT keys
 index/                 of vectors-train
-{sparse,topics,colbert}-*/  of chunks-train; see `text_index`
+{sparse,colbert}-*/  of chunks-train; see `text_index`
 neighbors-{train,valid,test}/      of the source dense
 neighbors_SOURCE-{train,valid,test}/ of another source
 neighbors_SOURCE+RERANKER-{train,valid,test}/ of a source in a re-ranker's order
@@ -66,7 +66,6 @@ class Neighbors:
   titled: bool = False
   # of weighted: BM25's share
   words_weight: settings.Share = 0.5
-  num_topics: settings.Size = 200  # of lda
   colbert: str = ''  # of colbert: its model's folder; '': as the index was made
   # folder of a cross-encoder or a ColBERT that orders the first candidates of the
   # source anew; '': none

@@ -83,9 +83,7 @@ def parts(data):
   searcher = searchers.ExactSearcher(array, 'squared_l2')
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(colbert, 'load', lambda _: tiny_encoder.Words())
-    indices = text_index.TextIndices(
-      data.root, train, num_topics=5, colbert='words'
-    )
+    indices = text_index.TextIndices(data.root, train, colbert='words')
     yield retrievers.Retrievers(
       indices,
       lambda: retriever_lib.Dense(
@@ -182,17 +180,6 @@ def _weighted(data, queries, n):
   return fuse.fused(lists, 100, (0.75, 0.25))[0][0]
 
 
-def _topics(parts, data, queries, n):
-  model, _ = parts.indices.topics()
-  others = _others(data, queries, n)
-  [query] = model.embed_texts(queries.texts(np.array([n])))
-  keys = model.embed_texts(data.chunks['train'].texts(others))
-  # Summed as the search sums, so that ties are ties.
-  scores = [np.einsum('d,d->', query, x, dtype=float) for x in keys]
-  order = np.argsort(-np.array(scores), kind='stable')
-  return [others[i] for i in order if scores[i] > 0]
-
-
 def _edit_distance(data, queries, n):
   asked = _tokens(queries, n)
   return sorted(
@@ -223,14 +210,13 @@ _SLOW = {
 
 
 @pytest.mark.parametrize('split', ['train', 'valid'])
-@pytest.mark.parametrize('name', [*_SLOW, 'lda'])
+@pytest.mark.parametrize('name', _SLOW)
 def test_neighbors_equal_slow_loops(name, split, data, parts):
   queries = data.chunks[split]
-  slow = _SLOW.get(name) or functools.partial(_topics, parts)
   ids, scores = _find(parts.make(name), queries, slice(1, 5), _K)
   assert (np.diff(scores) <= 0).all()
   for row, n in zip(ids, range(1, 5), strict=True):
-    expected = list(slow(data, queries, n)[:_K])
+    expected = list(_SLOW[name](data, queries, n)[:_K])
     assert row.tolist() == expected + [-1] * (_K - len(expected))
 
 
@@ -299,7 +285,6 @@ UNITS = {
   'tfidf': 'TF-IDF',
   'hybrid': 'fused rank score',
   'weighted': 'weighted score',
-  'lda': 'Bhattacharyya coefficient',
   'colbert': 'sum of best inner products',
   'edit_distance': 'edit distance',
   'random': 'random',

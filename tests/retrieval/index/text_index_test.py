@@ -40,22 +40,22 @@ def passages(request, tmp_path):
 
 def _indices(passages, colbert=''):
   root = passages.path.parent
-  return text_index.TextIndices(root, passages, num_topics=3, colbert=colbert)
+  return text_index.TextIndices(root, passages, colbert=colbert)
 
 
 def test_an_index_is_built_once(passages, words):
   first = _indices(passages, 'run')
-  built = first.words('bm25'), first.topics()[1], first.tokens()
+  built = first.words('bm25'), first.tokens()
   text = passages.search_texts(np.arange(3))
   assert words.encoded[-len(passages) :][:3] == text
   words.encoded.clear()
   # Without a name, the model is that of the index.
   again = _indices(passages)
-  found = again.words('bm25'), again.topics()[1], again.tokens()
+  found = again.words('bm25'), again.tokens()
   assert not words.encoded
   for have, want in zip(found, built, strict=True):
     assert have.fingerprint == want.fingerprint
-  assert len(found[0]) == len(found[2]) == len(passages)
+  assert len(found[0]) == len(found[1]) == len(passages)
 
 
 def test_indices_of_a_folder_that_is_only_read_are_in_the_cache(
@@ -67,11 +67,10 @@ def test_indices_of_a_folder_that_is_only_read_are_in_the_cache(
   before = sorted(root.rglob('*'))
   monkeypatch.setattr(os, 'access', lambda path, mode: path != root)
   made.words('bm25')
-  made.topics()
   assert made.words('tfidf').fingerprint == built.fingerprint
   assert sorted(root.rglob('*')) == before
   names = [x.name for x in (tmp_path / 'cache/retrieval').iterdir()]
-  assert sorted(x.split('-')[0] for x in names) == ['sparse', 'topics']
+  assert [x.split('-')[0] for x in names] == ['sparse']
 
 
 def test_a_missing_model_is_named(passages, words):
