@@ -23,7 +23,7 @@ documents, prepared at the first use in --workdir, by default runs/beir/NAME. A 
 ranks by its best block, with its id; one with the query's id is left out, as in BEIR.
 --embedder=DIR finds by the vectors of an embedder in place of the model's.
 --config.evaluate.measures="('nDCG@10','R@100','AP','Success@5')" names measures as
-ir-measures does. That package, if installed, computes the measures that we lack.
+ir-measures does, which computes others from the files below.
 
 --run=FILE adds a TREC run of another system over the same blocks, with their names as in
 the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run
@@ -39,7 +39,6 @@ from typing import Any
 
 from absl import flags, logging
 
-from experiments.adapters import ir_measures
 from experiments.engine import command, progress, reports
 from experiments.open_qa import (
   beir as beir_lib,
@@ -71,7 +70,7 @@ class Evaluate:
 
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each set; 0: all
-  # names as of `ranking` and of ir-measures; (): the usual ones
+  # names as of `ranking`; (): the usual ones
   measures: tuple[str, ...] = ()
   words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   batch_size: settings.Size = 16
@@ -92,13 +91,10 @@ def measure(
     for the first one.
   """
   keys = [trec_files.identifier(q.id) for q in questions.questions]
-  others = [x for x in names if ranking.cut(x) is None]
-  ours = [x for x in names if x not in others]
   rows, first = [], {}
   for one in ranked:
     relevance = trec_files.relevance(one.run, qrels, keys, depth)
-    values = ranking.measure(*relevance, ours)
-    values |= ir_measures.measure(others, one.run, qrels, keys, depth)
+    values = ranking.measure(*relevance, names)
     rows.append(
       {
         'name': one.name,
@@ -139,8 +135,10 @@ def _check_flags(
   for name in measures:
     k = ranking.cut(name)
     if k is None:
-      ir_measures.parse(name)
-    elif k > values.depth:
+      raise ValueError(
+        f'evaluate.measures: {name!r}, expected NAME or NAME@K of {ranking.NAMES}.'
+      )
+    if k > values.depth:
       raise ValueError(
         f'evaluate.measures: {name!r} looks at more than --depth={values.depth}.'
       )

@@ -28,8 +28,8 @@ import numpy as np
 from experiments.engine import progress, stages
 from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate
+from retrieval.formats import weights
 from retrieval.index import published_index as index_lib
-from retrieval.nn import trained_encoders
 from retrieval.store import array_store, executors, manifests, shards
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 from retro_jax.data import pipeline, windows as windows_lib
@@ -52,7 +52,7 @@ def load(
 def model_fields(trained: loading.TrainedRetro) -> dict[str, Any]:
   """JSON fields that determine the key of a token."""
   fields = dataclasses.asdict(trained.model.config)
-  params = trained_encoders.hash_params(trained.params)
+  params = weights.hash_params(trained.params)
   return {
     'model': manifests.fingerprint([fields, params]),
     'sequence_chunks': trained.config.sequence_chunks,

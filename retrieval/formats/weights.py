@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weights of a folder in the Hugging Face layout, in one file or in parts."""
 
+import hashlib
 import os
 import pathlib
+from typing import Any
 
+import jax
 import numpy as np
 
 from retrieval.store import manifests, safetensors_files
@@ -68,3 +71,12 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         f'{path.with_name(part)}: lacks {name}, named in {path}.'
       )
   return {name: parts[part][name] for name, part in places.items()}
+
+
+def hash_params(params: Any, settings: bytes = b'') -> str:
+  """Hash settings, and names, shapes and values of a tree of parameters."""
+  digest = hashlib.sha256(settings)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    digest.update(f'{jax.tree_util.keystr(path)}{np.shape(leaf)}'.encode())
+    digest.update(np.ascontiguousarray(leaf, np.float32))
+  return digest.hexdigest()

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 
 from retrieval import arguments
+from retrieval.formats import weights
 from retrieval.nn import (
   batch_encoder,
   bert,
@@ -28,7 +29,6 @@ from retrieval.nn import (
   colbert_rows,
   max_sim,
   sentence_layers,
-  trained_encoders,
 )
 from retrieval.store import manifests
 
@@ -182,6 +182,6 @@ def _fingerprint(config, encoder, params, tokenizer) -> str:
       config.identity(),
       sizes | {'dtype': jnp.dtype(encoder.dtype).name},
       tokenizer.fingerprint,
-      trained_encoders.hash_params(params),
+      weights.hash_params(params),
     ]
   )

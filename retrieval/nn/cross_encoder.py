@@ -29,7 +29,6 @@ from retrieval.nn import (
   bert_checkpoint,
   bert_family,
   sentence_folder,
-  trained_encoders,
 )
 from retrieval.store import hub, manifests
 from retrieval.tokenization import rust_tokenizers
@@ -110,7 +109,7 @@ class CrossReranker:
         sizes,
         max_length,
         tokenizer.to_str(),
-        trained_encoders.hash_params(params),
+        weights.hash_params(params),
       ]
     )
     self._tokenizer.enable_truncation(max_length)

@@ -23,13 +23,13 @@ import tokenizers
 from tokenizers import normalizers
 
 from retrieval import arguments
+from retrieval.formats import weights
 from retrieval.nn import (
   batch_encoder,
   bert,
   bert_checkpoint,
   bert_family,
   sentence_folder,
-  trained_encoders,
 )
 from retrieval.store import hub
 from retrieval.tokenization import rust_tokenizers
@@ -72,7 +72,7 @@ def _fingerprint(config, params, tokenizer, max_length, sentence) -> str:
   if sentence != _PLAIN:
     settings['sentence'] = dataclasses.asdict(sentence)
   text = json.dumps(settings, sort_keys=True)
-  return trained_encoders.hash_params(params, text.encode())
+  return weights.hash_params(params, text.encode())
 
 
 class Embedder:

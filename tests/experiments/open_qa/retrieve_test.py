@@ -175,7 +175,7 @@ def test_measures_go_by_the_names_of_ir_measures(run, tmp_path):
   assert tuple(found['measures']) == names
   with pytest.raises(ValueError, match="'R@8' looks at more than --depth=7"):
     run(0, measures=('R@8',))
-  with pytest.raises((ImportError, ValueError), match="'nDGC@10'"):
+  with pytest.raises(ValueError, match="measures: 'nDGC@10'"):
     run(0, measures=('nDGC@10',))
 
 
