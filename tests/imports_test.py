@@ -51,7 +51,6 @@ _ROOMS = {
     'retro',
     'retro_qa',
     'knn_lm',
-    'in_context',
     'realm',
     'open_qa',
     'conversion',
@@ -66,7 +65,7 @@ _ROOMS = {
 # Rooms side by side: neither imports the other.
 _APART = (
   *itertools.product(
-    ('retro', 'retro_qa', 'knn_lm', 'in_context'),
+    ('retro', 'retro_qa', 'knn_lm'),
     ('realm', 'open_qa'),
   ),
   ('benchmarks', 'tables'),
