@@ -15,7 +15,7 @@ from retrieval.search import (
 from retrieval.store import shards
 from retrieval.text import passages as passages_lib
 
-_ORDERED = 100  # candidates of edit distance and oracle
+_ORDERED = 100  # candidates of oracle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +60,6 @@ class Retrievers:
         )
       case 'random':
         return retriever_lib.Random(self.passages, *self.seed)
-      case 'edit_distance':
-        ordered = rerank.EditDistance(self.passages)
-        return rerank.Reranked(self.make('bm25'), ordered, _ORDERED)
       case 'oracle':
         ordered = rerank.Oracle(self.passages)
         return rerank.Reranked(self.make('hybrid'), ordered, _ORDERED)

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from retrieval import arguments, tokenization
+from retrieval import arguments
 from retrieval.searchers import base, subset as subset_lib
 
 if TYPE_CHECKING:
@@ -86,10 +86,6 @@ class Queries:
     """An integer for each query [b]."""
     return np.array([zlib.crc32(x.encode()) for x in self.texts], np.int64)
 
-  def token_rows(self, tokenizer: tokenization.Tokenizer) -> list[np.ndarray]:
-    """Return the tokens of each query."""
-    return [tokenizer.encode(text).ids for text in self.texts]
-
   def following_rows(self) -> list[np.ndarray]:
     """Return the tokens after each query in its document; ValueError for new texts."""
     raise ValueError(
@@ -132,11 +128,6 @@ class ChunkQueries(Queries):
   def seeds(self) -> np.ndarray:
     """See `Queries`."""
     return self.ids
-
-  def token_rows(self, tokenizer: tokenization.Tokenizer) -> list[np.ndarray]:
-    """See `Queries`."""
-    del tokenizer
-    return self.chunks.token_rows(self.ids)
 
   def following_rows(self) -> list[np.ndarray]:
     """See `Queries`: the next chunk."""

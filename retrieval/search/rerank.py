@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float32, Int
 import numpy as np
 from rapidfuzz import process
-from rapidfuzz.distance import LCSseq, Levenshtein
+from rapidfuzz.distance import LCSseq
 
 from retrieval.nn import colbert, colbert_folder, cross_encoder
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
@@ -66,25 +66,6 @@ class ByTexts:
     return self._model.score(queries.texts, texts)
 
 
-class EditDistance:
-  """Scores by the negative edit distance of tokens."""
-
-  fingerprint, unit = 'edit_distance', 'edit distance'
-
-  def __init__(self, passages: passages_lib.Passages):
-    self._passages = passages
-
-  def score(
-    self, queries: Queries, ids: Sequence[np.ndarray]
-  ) -> list[np.ndarray]:
-    """See `Reranker`."""
-    asked = queries.token_rows(self._passages.tokenizer)
-    return [
-      -_compared(Levenshtein.distance, text, self._passages.token_rows(row))
-      for text, row in zip(asked, ids, strict=True)
-    ]
-
-
 class Oracle:
   """Scores by the tokens shared with the chunk that follows the query.
 
@@ -102,16 +83,16 @@ class Oracle:
   ) -> list[np.ndarray]:
     """See `Reranker`; 0 for id -1."""
     return [
-      _compared(LCSseq.similarity, text, self._chunks.token_rows(row, limit=2))
+      _shared(text, self._chunks.token_rows(row, limit=2))
       for text, row in zip(queries.following_rows(), ids, strict=True)
     ]
 
 
-def _compared(scorer, asked: np.ndarray, rows: Sequence[np.ndarray]):
+def _shared(asked: np.ndarray, rows: Sequence[np.ndarray]):
   """Return scores [n] float32 of passages by their tokens and a query's."""
   rows = [_string(row) for row in rows]
   return process.cdist(
-    [_string(asked)], rows, scorer=scorer, dtype=np.float32
+    [_string(asked)], rows, scorer=LCSseq.similarity, dtype=np.float32
   ).reshape(-1)
 
 

@@ -110,19 +110,6 @@ def _tokens(chunks, n, skip=0):
   return tokens[0, part][mask[0, part]].tolist()
 
 
-def _distance(a, b):
-  """Levenshtein's distance by its recurrence."""
-  row = list(range(len(b) + 1))
-  for i, x in enumerate(a):
-    last, row[0] = row[0], i + 1
-    for j, y in enumerate(b):
-      last, row[j + 1] = (
-        row[j + 1],
-        min(row[j] + 1, row[j + 1] + 1, last + (x != y)),
-      )
-  return row[-1]
-
-
 def common(a, b):
   """Length of the longest common subsequence by its recurrence."""
   table = np.zeros((len(a) + 1, len(b) + 1), int)
@@ -180,14 +167,6 @@ def _weighted(data, queries, n):
   return fuse.fused(lists, 100, (0.75, 0.25))[0][0]
 
 
-def _edit_distance(data, queries, n):
-  asked = _tokens(queries, n)
-  return sorted(
-    _words(data, queries, n)[:100],
-    key=lambda chunk: _distance(asked, _tokens(data.chunks['train'], chunk)),
-  )
-
-
 def _oracle(data, queries, n):
   following, train = _tokens(queries, n, 1), data.chunks['train']
   return sorted(
@@ -204,7 +183,6 @@ _SLOW = {
   'tfidf': functools.partial(_words, kind='tfidf'),
   'hybrid': _hybrid,
   'weighted': _weighted,
-  'edit_distance': _edit_distance,
   'oracle': _oracle,
 }
 
@@ -255,9 +233,6 @@ def test_new_text_finds_what_its_chunk_would(name, data, parts):
   assert ids.shape == scores.shape == (5, _K)
   if name == 'dense':  # Its own document may be found, and equal texts.
     assert train.texts(ids[:4, 0]) == texts
-  if name == 'edit_distance':
-    # The first token of a text may differ from the one inside its document.
-    assert (scores[:4, 0] >= -1).all()
   assert ids[4].tolist() == [-1] * _K and (scores[4] == -np.inf).all()
   # Its own document is left out where its hash is known.
   own = train.document_hashes(np.arange(4))
@@ -286,7 +261,6 @@ UNITS = {
   'hybrid': 'fused rank score',
   'weighted': 'weighted score',
   'colbert': 'sum of best inner products',
-  'edit_distance': 'edit distance',
   'random': 'random',
   'oracle': 'shared tokens',
 }
@@ -299,4 +273,8 @@ def test_each_tells_what_its_scores_are(data, parts, tmp_path):
     tmp_path / 'neighbors', queries, train, parts.make('bm25'), k=2
   )
   assert built.unit == 'BM25'
-  assert base.in_unit(-3.0, 'edit distance') == 3.0 == base.in_unit(3.0, 'BM25')
+  assert (
+    base.in_unit(-3.0, 'squared L2 distance')
+    == 3.0
+    == base.in_unit(3.0, 'BM25')
+  )
