@@ -37,7 +37,6 @@ _CHUNK = 64  # tokens, of which r(C) is a share
 _FEW = 0.1  # share of 13-grams of a document that owes nothing to copies
 _HELD = 0.5  # share of 13-grams from which on the memory holds a document
 _SLACK = 1.01, 1 << 18  # bytes reached may exceed those stated by so much
-_COLUMNS = ('verdict', '', 'figures')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

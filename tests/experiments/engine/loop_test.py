@@ -33,10 +33,6 @@ _ONE = jax.devices()[:1]
 _WHOLE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 
 
-def _losses(workdir):
-  return [row['loss'] for row in equal_runs.rows(workdir) if 'loss' in row]
-
-
 def _start(workdir, *arguments):
   return subprocess.Popen(
     [sys.executable, toy_task.__file__, str(workdir), *arguments],
