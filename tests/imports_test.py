@@ -51,6 +51,7 @@ _ROOMS = {
     'retro',
     'retro_qa',
     'knn_lm',
+    'in_context',
     'realm',
     'open_qa',
     'conversion',
@@ -65,7 +66,7 @@ _ROOMS = {
 # Rooms side by side: neither imports the other.
 _APART = (
   *itertools.product(
-    ('retro', 'retro_qa', 'knn_lm'),
+    ('retro', 'retro_qa', 'knn_lm', 'in_context'),
     ('realm', 'open_qa'),
   ),
   ('benchmarks', 'tables'),

@@ -35,6 +35,9 @@ ROOMS = {
   'retro_qa': _of('retro_qa', 'train evaluate'),
   'knn_lm': _of('knn_lm', 'prepare evaluate'),
   'arena': {'arena': 'experiments.arena', 'config': 'experiments.arena'},
+  'in_context': _of(
+    'in_context', 'evaluate', prepare='retro.prepare', config='retro.config'
+  ),
   'realm': _REALM,
   'ict': _REALM,
   'mlm': _REALM,

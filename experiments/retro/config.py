@@ -41,7 +41,7 @@ class Reading:
 class Config(run_settings.Loop, loading.RunConfig):
   """The root of a RETRO config."""
 
-  task: Literal['retro'] = 'retro'
+  task: Literal['retro', 'in_context'] = 'retro'
   seed: settings.Seed = 0
   # Workdir of a run, or folder of a packed model, whose weights training starts from; a
   # baseline takes the decoder of either, a RETRO adds retrieval to a baseline's. '': new.

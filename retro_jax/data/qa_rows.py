@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-r"""Questions as tokens: rows of a RETRO or a Fusion-in-Decoder.
+r"""Questions as tokens: rows of a RETRO or a Fusion-in-Decoder, few-shot prompts.
 
 A RETRO reads passages as neighbors and learns to write the answer. Borgeaud et al.
 2022, section 4.3 and appendix C.4. The text is "question: ... \n answer: ...", padded
@@ -22,6 +22,11 @@ from retrieval import tokenization
 from retrieval.questions import dpr_json
 from retrieval.store import manifests
 from retro_jax.data import pipeline, samples
+
+# Of few-shot prompts.
+_TASK = 'Answer each question in a few words.\n\n'
+_QUESTION = 'Question: {}\nAnswer:'
+_END = '\n\n'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -244,3 +249,30 @@ def fingerprint(examples: Sequence[dpr_json.Result], writer: QaWriter) -> str:
       writer.form,
     ]
   )
+
+
+def few_shot_prompt(
+  tokenizer: tokenization.Tokenizer,
+  examples: Sequence[tuple[str, str]],
+  question: str,
+  passages: Sequence[dpr_json.Context] = (),
+  *,
+  passage_length: int,
+) -> list[int]:
+  """Write a prompt for a decoder that was not trained on questions.
+
+  It has BOS, the task, examples, passages and the question (Ram et al. 2023, section
+  7); the text up to the end of the line is the decoder's answer.
+
+  Args:
+    examples: questions, each with its answer.
+    passage_length: tokens of a passage with its title, at most.
+  """
+  encode = tokenizer.encode
+  shown = [f'{_QUESTION.format(q)} {answer}{_END}' for q, answer in examples]
+  parts = [[tokenizer.bos_id], encode(_TASK + ''.join(shown)).ids]
+  for passage in passages:
+    text = ': '.join(filter(None, (passage.title, passage.text)))
+    parts += [encode(text).ids[:passage_length], encode(_END).ids]
+  parts.append(encode(_QUESTION.format(question)).ids)
+  return [int(token) for part in parts for token in part]
