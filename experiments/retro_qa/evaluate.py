@@ -12,10 +12,10 @@ then reads the question alone; a baseline is the closed-book model. Writes
 predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.score.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import itertools
 import pathlib
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -35,6 +35,7 @@ from retro_jax.trained import language_model, loading
 
 FILE = 'retro_qa.json'
 FID_FILE = 'fid_qa.json'
+_COMPARED = ('official_exact_match', 'f1')  # with closed book
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,40 @@ def _text(tokenizer, sample) -> str:
   return ' '.join(tokenizer.decode(np.asarray(tokens, np.int32)).split())
 
 
+def evaluate_sets(
+  workdir: str,
+  file: str,
+  sets: Sequence[question_sets.QuestionSet],
+  modes: Sequence[str],
+  answer: Callable[[question_sets.QuestionSet, str], list[str]],
+  content: Mapping[str, Any],
+) -> None:
+  """Answer every set in every mode, print the table and write the files.
+
+  Args:
+    file: name of the file of results, `content` and rows.
+    modes: of on, off and baseline; 'on' after 'off' also shows the difference.
+    answer: set, mode -> an answer to each question.
+  """
+  folder, rows = pathlib.Path(workdir), []
+  for questions in sets:
+    closed = None
+    for mode in modes:
+      answers = answer(questions, mode)
+      values = measures(questions, answers)
+      rows.append(_row(questions, mode, values, closed))
+      closed = values if mode == 'off' else None
+      name = scoring.predictions_name(f'{questions.name}:{mode}')
+      predictions = (
+        {'question': question.question, 'prediction': text, 'id': question.id}
+        for question, text in zip(questions.questions, answers, strict=True)
+      )
+      scoring.write_predictions(folder / name, predictions)
+  path = evaluations.write(folder / file, rows, **content)
+  reports.print_shares([row.facts for row in rows])
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
 def measures(
   questions: question_sets.QuestionSet, answers: Sequence[str]
 ) -> ranking.Values:
@@ -111,14 +146,22 @@ def measures(
 
 
 def _row(
-  questions: question_sets.QuestionSet, mode: str, values: ranking.Values
+  questions: question_sets.QuestionSet,
+  mode: str,
+  values: ranking.Values,
+  closed: ranking.Values | None,
 ) -> evaluations.Row:
   """Return a mode of a set; facts are name -> {mean, low, high}, as shares.
 
   Args:
     values: of `measures`; exact_match is in percent, for experiments.tables.
+    closed: of the closed-book twin, for the differences to it.
   """
   shares = ranking.intervals(values)
+  if closed is not None:
+    compared = {name: values[name] for name in _COMPARED if name in values}
+    gains = ranking.differences(compared, closed)
+    shares |= {f'{name}, less off': x for name, x in gains.items()}
   name = 'baseline' if mode == 'baseline' else f'{questions.name} {mode}'
   facts = {
     'dataset': f'{questions.name}, {mode}',
@@ -165,27 +208,18 @@ def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   if run.reads_passages:
     modes.insert(0, 'on')
 
-  root, rows = pathlib.Path(workdir), []
-  for questions, mode in itertools.product(sets, modes):
+  def write(questions, mode):
     asked = questions.questions
     passages = [()] * len(asked)
     if mode == 'on':
       passages = retro_qa_data.passages(trained, run, asked, folder)
     name, size = f'{questions.name} {mode}', settings.batch_size
-    answers = answer(trained, asked, passages, batch_size=size, name=name)
-    rows.append(_row(questions, mode, measures(questions, answers)))
-    predictions = (
-      {'question': question.question, 'prediction': text, 'id': question.id}
-      for question, text in zip(asked, answers, strict=True)
-    )
-    name = scoring.predictions_name(f'{questions.name}:{mode}')
-    scoring.write_predictions(root / name, predictions)
-  path = evaluations.write(
-    root / (FID_FILE if run.qa.is_fid else FILE),
-    rows,
-    step=trained.step,
-    passages=config.qa.passages,
-    settings=dataclasses.asdict(settings),
-  )
-  reports.print_shares([row.facts for row in rows])
-  logging.info('Written to %s, the predictions beside it.', path)
+    return answer(trained, asked, passages, batch_size=size, name=name)
+
+  content = {
+    'step': trained.step,
+    'passages': config.qa.passages,
+    'settings': dataclasses.asdict(settings),
+  }
+  file = FID_FILE if run.qa.is_fid else FILE
+  evaluate_sets(workdir, file, sets, modes, write, content)
