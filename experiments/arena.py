@@ -46,7 +46,7 @@ from retrieval import settings
 from retrieval.search import names
 from retrieval.store import array_store, checkpoints
 from retro_jax.data import folder as retro_data, windows
-from retro_jax.evaluation import leakage
+from retro_jax.evaluation import leakage, reached
 from retro_jax.nn import presets
 from retro_jax.trained import loading
 
@@ -261,7 +261,7 @@ class Runs:
       length = config.sequence_chunks * config.model.chunk_length
       model = loading.model_config_of(config, self._folder(config))
       forward = presets.flops_per_token(model, length)
-      cost['memory'] = _size(folder / 'knn_lm')
+      cost['memory'] = reached.count(folder / 'knn_lm')
       cost['flops'] += len(pairs.array('keys')) * forward
       cost['seconds'] += _seconds(folder)
     elif arm.copies or config.retrieval:
@@ -276,7 +276,7 @@ class Runs:
       expected = f'one of {names.WORDS}, without an embedder that costs, too'
       raise settings.SettingsError('neighbors.source', source, expected)
     patterns = 'tokens', 'chunks-train', f'sparse-{source}-*'
-    return sum(_size(x) for p in patterns for x in self._data.glob(p))
+    return reached.count([x for p in patterns for x in self._data.glob(p)])
 
   def nats(self, arm: Arm, seed: int, split: str) -> dict[str, np.ndarray]:
     """Evaluate an arm on a split, unless that is done: nats and bytes, [D]."""
@@ -366,11 +366,6 @@ def _with(arm: Arm, **fields: Any) -> Arm:
 
 def _texts(arm: Arm) -> list[Any]:
   return [arm.file, dict(sorted(arm.fields.items()))]
-
-
-def _size(path: pathlib.Path) -> int:
-  """Bytes of all files of a folder."""
-  return sum(x.stat().st_size for x in path.rglob('*') if x.is_file())
 
 
 @contextlib.contextmanager

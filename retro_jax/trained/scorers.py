@@ -98,6 +98,12 @@ def ask(model: Any, k: int, distributions: Distributions) -> referee.LogProbs:
   return log_probs
 
 
+def _inputs(model, k, tokens) -> pipeline.Row:
+  """As `read`, without what a decoder does not see."""
+  row = read(model, k, tokens)
+  return {x: y for x, y in row.items() if x not in ('targets', 'loss_mask')}
+
+
 def _decoded(model, k, tokens, places, documents):
   """As `log_probs`, token by token since the last chunk, three at most."""
   del documents
@@ -106,10 +112,7 @@ def _decoded(model, k, tokens, places, documents):
   for b, p in np.ndindex(places.shape):
     end = int(places[b, p])
     start = max(end - 3, (end + 1) // m * m - 1, 0)
-    buffer = read(model, k, tokens[b : b + 1])
-    buffer = {
-      x: y for x, y in buffer.items() if x not in ('targets', 'loss_mask')
-    }
+    buffer = _inputs(model, k, tokens[b : b + 1])
     out, cache = decode.first_logits(
       model.model, params, buffer, np.array([start])
     )
@@ -146,8 +149,7 @@ def of(model: Any, k: int) -> referee.Scorer:
     row = read(model, k, tokens[None])
     return _gradients(model.model, params, row, place)[: len(tokens)]
 
-  row = read(model, k, np.zeros((1, length), np.int64))
-  row = {x: y for x, y in row.items() if x not in ('targets', 'loss_mask')}
+  row = _inputs(model, k, np.zeros((1, length), np.int64))
   first = functools.partial(decode.first_logits, model.model)
   cache = jax.eval_shape(first, params, row, np.zeros(1, np.int32))[1]
   caches = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(cache))
