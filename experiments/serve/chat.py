@@ -7,7 +7,7 @@ A conversation is a prompt of `completions`, whose last user turn retrieves.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from experiments.serve import completions
 from retrieval import settings
@@ -15,20 +15,8 @@ from retrieval.tokenization import chat_templates
 from retro_jax.trained import inspection, language_model
 from retro_jax.views import prompts as prompts_lib
 
-_ROLES = {'developer': 'system'}  # names of one role
-_KNOWN_ROLES = ('system', 'developer', 'user', 'assistant')
-_NEUTRAL = {
-  'tools': ([], None),
-  'functions': ([], None),
-  'tool_choice': ('none', 'auto', None),
-  'function_call': ('none', 'auto', None),
-  'response_format': ({'type': 'text'}, None),
-  'modalities': (['text'], None),
-  **completions.NEUTRAL,
-}
-_IGNORED = ('messages', 'metadata', 'store', *completions.IGNORED)
+_Role = Literal['system', 'developer', 'user', 'assistant']
 _MAX_TOKENS = 256  # where a request names no number
-_CALLS = ('tool_calls', 'function_call', 'audio')  # in a message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +24,15 @@ class Fields(completions.Fields):
   """The fields of a request that have one type; `logprobs` counts likely tokens."""
 
   NAMES = 'chatcmpl', 'chat.completion', 'chat.completion.chunk'
+  PROMPT = 'messages'
+  NEUTRAL = {
+    'echo': (False, None),
+    'response_format': ({'type': 'text'}, None),
+    'tools': ([], None),
+    'tool_choice': ('none', 'auto', None),
+    **completions.Fields.NEUTRAL,
+  }
+  IGNORED = ('metadata', 'store', *completions.Fields.IGNORED)
 
   logprobs: Annotated[int, settings.Range(0, inspection.NUM_LIKELY)] | None = (
     None
@@ -45,18 +42,17 @@ class Fields(completions.Fields):
     """Ids that end an answer."""
     return tokenizer.chat_ends
 
-  def first_parts(self) -> list[dict[str, Any]]:
-    """Who speaks in each choice."""
-    return [{'index': i, 'role': 'assistant'} for i in range(self.n)]
-
-  def shown(self, choice: dict[str, Any], part: bool = False) -> dict[str, Any]:
-    """Return a choice, or a part of a streamed one, in the form of chats."""
-    others = {k: x for k, x in choice.items() if k not in ('text', 'role')}
-    if part:
-      role = {k: x for k, x in choice.items() if k == 'role'}
-      return others | {'delta': role | {'content': choice['text']}}
+  def shown(self, choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice as a message."""
+    others = {k: x for k, x in choice.items() if k != 'text'}
     message = {'role': 'assistant', 'content': choice['text'], 'refusal': None}
     return others | {'message': message}
+
+  def part(self, choice: dict[str, Any], first: bool) -> dict[str, Any]:
+    """Return a part of a streamed choice; the first says who speaks."""
+    others = {k: x for k, x in choice.items() if k != 'text'}
+    role = {'role': 'assistant'} if first else {}
+    return others | {'delta': role | {'content': choice['text']}}
 
   def logprobs_form(
     self, tokens: Sequence[completions.Token], most: int, tokenizer: Any
@@ -93,7 +89,8 @@ def read(
   if not asked:
     expected = 'a message of the role user'
     raise settings.SettingsError('messages', body['messages'], expected)
-  fields = completions.build(Fields, _values(body, max_tokens), model)
+  named = _named(body, max_tokens)
+  fields = completions.check(Fields, named, model, max_tokens)
   if fields.num_neighbors and body.get('stop') is None:
     fields = dataclasses.replace(fields, stop=tuple(tokenizer.chat.stop))
   prompt = prompts_lib.TextPrompt(
@@ -104,25 +101,26 @@ def read(
   return completions.request(fields, [prompt], body)
 
 
-def _values(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-  """Return the fields of a request under the names that completions have."""
+def _named(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+  """Return a request with the names that completions have for its fields."""
   limits = {
     'max_completion_tokens': Annotated[int, settings.Range(1, max_tokens)],
     'max_tokens': Annotated[int, settings.Range(1, max_tokens)],
     'logprobs': bool,
     'top_logprobs': Annotated[int, settings.Range(0, inspection.NUM_LIKELY)],
   }
-  known = {*settings.hints(Fields), *limits} - {'echo'}
-  named = completions.values(body, _NEUTRAL, _IGNORED, known)
-  for name, hint in limits.items():
-    if name in named:
-      settings.check_value(name, named[name], hint)
-  most = [named.pop(x) for x in limits if x.startswith('max') and x in named]
+  named = {k: v for k, v in body.items() if k not in limits}
+  own = {k: body[k] for k in limits if body.get(k) is not None}
+  for name, value in own.items():
+    settings.check_value(name, value, limits[name])
+  most = [x for k, x in own.items() if k.startswith('max')]
   named['max_tokens'] = (most or [min(_MAX_TOKENS, max_tokens)])[0]
-  shows, count = named.pop('logprobs', False), named.pop('top_logprobs', 0)
-  if count and not shows:
+  count = own.get('top_logprobs', 0)
+  if own.get('logprobs'):
+    named['logprobs'] = count
+  elif count:
     raise settings.SettingsError('top_logprobs', count, '0 without logprobs')
-  return named | ({'logprobs': count} if shows else {})
+  return named
 
 
 def _messages(value: Any) -> list[dict[str, str]]:
@@ -131,15 +129,10 @@ def _messages(value: Any) -> list[dict[str, str]]:
   for i, row in enumerate(_checked('messages', value, list)):
     where = f'messages[{i}]'
     role = _checked(where, row, dict).get('role')
-    if role not in _KNOWN_ROLES:
-      expected = f'one of {_KNOWN_ROLES}'
-      raise settings.SettingsError(f'{where}.role', role, expected)
-    for name in _CALLS:
-      if row.get(name):
-        expected = 'none: calls are not supported'
-        raise settings.SettingsError(f'{where}.{name}', row[name], expected)
+    settings.check_value(f'{where}.role', role, _Role)
+    role = 'system' if role == 'developer' else role
     text = _text(row.get('content'), f'{where}.content')
-    messages.append({'role': _ROLES.get(role, role), 'content': text})
+    messages.append({'role': role, 'content': text})
   return messages
 
 
@@ -149,18 +142,16 @@ def _text(content: Any, where: str) -> str:
     return content
   texts = []
   for i, part in enumerate(_checked(where, content, list)):
-    place = f'{where}[{i}]'
-    kind = _checked(place, part, dict).get('type')
-    if kind != 'text':
-      expected = "'text': nothing else is read"
-      raise settings.SettingsError(f'{place}.type', kind, expected)
-    texts.append(_checked(f'{place}.text', part.get('text'), str))
+    kind = _checked(f'{where}[{i}]', part, dict).get('type')
+    settings.check_value(f'{where}[{i}].type', kind, Literal['text'])
+    settings.check_value(f'{where}[{i}].text', part.get('text'), str)
+    texts.append(part['text'])
   return '\n'.join(texts)
 
 
 def _checked(name: str, value: Any, kind: type) -> Any:
-  """Return a value; SettingsError where it is of another type."""
+  """Return a list or a dictionary; SettingsError for another value."""
   if not isinstance(value, kind):
-    names = {list: 'a list', dict: 'an object', str: 'a text'}
+    names = {list: 'a list', dict: 'an object'}
     raise settings.SettingsError(name, value, names[kind])
   return value

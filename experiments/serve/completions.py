@@ -6,7 +6,7 @@ A choice depends on its prompt, seed and settings, never on what is drawn beside
 choice j of a prompt draws as row seed + j of `LanguageModel.sample`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
 import random
@@ -25,14 +25,6 @@ MAX_ROWS = 8  # of a batch; one row or so many are compiled
 _MAX_CHOICES = 128  # of a request
 _MAX_PROMPT = 8192  # tokens
 _NUMBERS = 2**31  # of rows
-# Fields of OpenAI's form that change nothing at these values, and no others here.
-NEUTRAL = {
-  'frequency_penalty': (0, None),
-  'logit_bias': ({}, None),
-  'presence_penalty': (0, None),
-}
-_NEUTRAL = {'best_of': (1, None), 'suffix': ('', None), **NEUTRAL}
-IGNORED = ('user', 'model', 'stream_options')
 _MOST_LIKELY = 5  # OpenAI's most
 
 
@@ -41,6 +33,16 @@ class Fields:
   """The fields of a request that have one type, and the form of its answer."""
 
   NAMES = 'cmpl', 'text_completion', 'text_completion'  # of ids, answers, parts
+  PROMPT = 'prompt'  # the field of the texts
+  # Fields of OpenAI's form that change nothing at these values, and no others here.
+  NEUTRAL = {
+    'best_of': (1, None),
+    'frequency_penalty': (0, None),
+    'logit_bias': ({}, None),
+    'presence_penalty': (0, None),
+    'suffix': ('', None),
+  }
+  IGNORED = ('user', 'model', 'stream_options')
 
   max_tokens: settings.SizeOrZero = 16
   temperature: Annotated[float, settings.Range(0, 2)] = 1.0
@@ -60,13 +62,13 @@ class Fields:
     """Ids that end a choice."""
     return (tokenizer.eos_id,)
 
-  def first_parts(self) -> list[dict[str, Any]]:
-    """What begins a stream, before any text is drawn."""
-    return []
+  def shown(self, choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice in the form of its address."""
+    return choice
 
-  def shown(self, choice: dict[str, Any], part: bool = False) -> dict[str, Any]:
-    """Return a choice, or a part of a streamed one, in the form of its address."""
-    del part
+  def part(self, choice: dict[str, Any], first: bool) -> dict[str, Any]:
+    """Return a part of a streamed choice, `first` or later, in that form."""
+    del first
     return choice
 
   def logprobs_form(
@@ -138,49 +140,33 @@ def read(
   body: Mapping[str, Any], model: language_model.LanguageModel, max_tokens: int
 ) -> Request:
   """Check a request; ValueError names the first field that does not fit."""
-  known = settings.hints(Fields)
-  named = values(body, _NEUTRAL, (*IGNORED, 'prompt'), known)
-  named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
-  limit = Annotated[int, settings.Range(0, max_tokens)]
-  settings.check_value('max_tokens', named['max_tokens'], limit)
-  fields = build(Fields, named, model)
+  fields = check(Fields, body, model, max_tokens)
   return request(fields, _prompts(body.get('prompt', ''), model), body)
 
 
-def values(
+def check(
+  cls: type[Fields],
   body: Mapping[str, Any],
-  neutral: Mapping[str, Sequence[Any]],
-  ignored: Collection[str],
-  known: Collection[str],
-) -> dict[str, Any]:
-  """Return the fields of a request that have a value and an effect.
-
-  Raises:
-    ValueError: for an unknown field, or one that may not have its value.
-  """
-  for name, allowed in neutral.items():
+  model: language_model.LanguageModel,
+  max_tokens: int,
+) -> Fields:
+  """Return the fields of a request; ValueError names one that does not fit."""
+  for name, allowed in cls.NEUTRAL.items():
     if body.get(name) not in allowed:
       expected = f'{allowed[0]!r}: another one is not supported'
       raise settings.SettingsError(name, body[name], expected)
-  others = (*neutral, *ignored)
+  others, known = (*cls.NEUTRAL, *cls.IGNORED, cls.PROMPT), settings.hints(cls)
   named = {k: v for k, v in body.items() if v is not None and k not in others}
-  if unknown := sorted({*named} - {*known}):
-    expected = f'no such field; known are {sorted(known)}'
-    raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
-  return named
-
-
-def build(
-  cls: type[Fields],
-  named: Mapping[str, Any],
-  model: language_model.LanguageModel,
-) -> Fields:
-  """Build the fields of a request; ValueError names one that does not fit."""
-  named = dict(named)
   if isinstance(named.get('stop'), str):
     named['stop'] = [named['stop']]
   if not model.model.config.cca_layers:
     named['num_neighbors'] = 0
+  if unknown := sorted({*named} - {*known}):
+    expected = f'no such field; known are {sorted(known)}'
+    raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
+  named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
+  limit = Annotated[int, settings.Range(0, max_tokens)]
+  settings.check_value('max_tokens', named['max_tokens'], limit)
   fields = settings.build(cls, named, 'request')
   if '' in fields.stop:
     raise settings.SettingsError('stop', fields.stop, 'texts, none empty')
@@ -196,12 +182,13 @@ def request(
   for prompt in prompts:
     if len(prompt.ids) > _MAX_PROMPT:
       raise ValueError(
-        f'prompt: {len(prompt.ids):,} tokens; expected at most {_MAX_PROMPT:,}.'
+        f'{fields.PROMPT}: {len(prompt.ids):,} tokens; expected at most '
+        f'{_MAX_PROMPT:,}.'
       )
   if len(prompts) * fields.n > _MAX_CHOICES:
     raise ValueError(
-      f'prompt: {len(prompts)} with n={fields.n}; expected {_MAX_CHOICES} choices '
-      'or fewer.'
+      f'{fields.PROMPT}: {len(prompts)} with n={fields.n}; expected '
+      f'{_MAX_CHOICES} choices or fewer.'
     )
   seed = random.randrange(_NUMBERS) if fields.seed is None else fields.seed
   options = body.get('stream_options') or {}

@@ -60,16 +60,16 @@ async def _stream(server, job, request, head) -> AsyncIterator[str]:
   An echo, and log-probabilities, which come last, are sent with the whole text.
   Nothing is the first event: an error before it is the answer, with its status.
   """
-  events, sent = asyncio.Queue(), [0] * len(request.rows)
+  events, sent = asyncio.Queue(), {}
   put = events.put_nowait
   job = asyncio.create_task(server.done('complete', *job, put))
   job.add_done_callback(lambda unused: put(None))
   waits = request.fields.echo or request.fields.logprobs is not None
+  unfinished = {'logprobs': None, 'finish_reason': None}
 
-  def chunk(**fields) -> str:
-    choice = {'text': '', 'logprobs': None, 'finish_reason': None} | fields
-    shown = request.fields.shown(choice, part=True)
-    return http.event(head | {'choices': [shown]})
+  def chunk(choice) -> str:
+    part = request.fields.part(choice, choice['index'] not in sent)
+    return http.event(head | {'choices': [part]})
 
   begun = False
   try:
@@ -78,18 +78,16 @@ async def _stream(server, job, request, head) -> AsyncIterator[str]:
       await job
     begun = True
     yield ''
-    for first in request.fields.first_parts():
-      yield chunk(**first)
     while event is not None:
       j, text = event
       if text and not waits:
-        yield chunk(text=text, index=j)
-        sent[j] += len(text)
+        yield chunk({'text': text, 'index': j} | unfinished)
+        sent[j] = sent.get(j, 0) + len(text)
       event = await events.get()
     choices = await job
     for i, choice in enumerate(choices):
-      rest = choice.content['text'][sent[i] :]
-      yield chunk(**choice.content | {'text': rest})
+      rest = choice.content['text'][sent.get(i, 0) :]
+      yield chunk(choice.content | {'text': rest})
     usage = _usage(server, choices, request)
     if request.include_usage:
       yield http.event(head | {'choices': [], 'usage': usage})

@@ -254,19 +254,18 @@ class BytePairTokenizer(base.Tokenizer):
     """
     if self.chat is None:
       raise ValueError(f'{self._path}: no chat template.')
-    mark, shown = uuid.uuid4().hex, []
+    mark = uuid.uuid4().hex
 
-    def hide(match):
-      shown.append(match[0])
-      return f'{mark}{len(shown) - 1}.'
+    def hide(text):
+      return self._controls.sub(lambda x: f'{mark}{x[0].encode().hex()}.', text)
 
-    hidden = [
-      {**x, 'content': self._controls.sub(hide, x['content'])} for x in messages
-    ]
+    hidden = [{**x, 'content': hide(x['content'])} for x in messages]
     text, ids, start = self.chat.render(hidden), [], 0
     for match in [*self._controls.finditer(text), None]:
       part = text[start : match.start() if match else None]
-      part = re.sub(rf'{mark}(\d+)\.', lambda x: shown[int(x[1])], part)
+      part = re.sub(
+        rf'{mark}(\w+)\.', lambda x: bytes.fromhex(x[1]).decode(), part
+      )
       ids += self.encode(part).ids.tolist()
       if match:
         ids.append(self.vocabulary[match[0].strip()])
@@ -276,14 +275,15 @@ class BytePairTokenizer(base.Tokenizer):
   @functools.cached_property
   def chat_ends(self) -> tuple[int, ...]:
     """Ids that end an answer: of the template's turn, and of a document."""
-    mark, ends = uuid.uuid4().hex, {self.eos_id}
-    tokens = [self.chat.tokens.get('eos_token')] if self.chat else []
-    roles = ('user', 'x'), ('assistant', mark)
-    turns = [{'role': role, 'content': text} for role, text in roles]
-    with contextlib.suppress(ValueError, AttributeError):
-      text = self.chat.render(turns, answer=False).partition(mark)[2]
-      tokens += [x[0].strip() for x in self._controls.finditer(text)][:1]
-    ends |= {self.vocabulary[x] for x in tokens if x in self.vocabulary}
+    ends = {self.eos_id}
+    if self.chat is not None:
+      mark, tokens = uuid.uuid4().hex, [self.chat.tokens.get('eos_token')]
+      roles = ('user', 'x'), ('assistant', mark)
+      turns = [{'role': role, 'content': text} for role, text in roles]
+      with contextlib.suppress(ValueError):
+        text = self.chat.render(turns, answer=False).partition(mark)[2]
+        tokens += [x[0].strip() for x in self._controls.finditer(text)][:1]
+      ends |= {self.vocabulary[x] for x in tokens if x in self.vocabulary}
     return tuple(sorted(ends))
 
   def save(self, path: str | os.PathLike) -> None:
@@ -293,13 +293,13 @@ class BytePairTokenizer(base.Tokenizer):
 
 def _pattern(controls: Sequence[Mapping[str, Any]]) -> re.Pattern[str]:
   """Return the expression of control tokens, with blanks that they take."""
-  blanks = {True: r'\s*', False: ''}
   longest = sorted(controls, key=lambda x: -len(x['content']))
   return re.compile(
     '|'.join(
-      blanks[bool(x.get('lstrip'))]
+      # from the first blank alone: a long row of blanks is read once
+      (r'(?<!\s)\s*' if x.get('lstrip') else '')
       + re.escape(x['content'])
-      + blanks[bool(x.get('rstrip'))]
+      + (r'\s*' if x.get('rstrip') else '')
       for x in longest
     )
   )

@@ -82,18 +82,20 @@ def read(
     source = file.read_text(encoding='utf-8')
   if not source:
     return None
-  tokens = settings.get(_TOKENS)
+  tokens, stop = settings.get(_TOKENS), settings.get(_STOP, [])
   if tokens is None:
-    named = {k: x for k, x in settings.items() if k.endswith('_token')}
-    named = {
+    tokens = {
       k: x.get('content') if isinstance(x, dict) else x
-      for k, x in named.items()
+      for k, x in settings.items()
+      if k.endswith('_token')
     }
-    tokens = {k: x for k, x in named.items() if isinstance(x, str)}
-  stop = settings.get(_STOP, [])
-  checked = {_TEMPLATE: (source, str), _TOKENS: (tokens, Mapping[str, str])}
-  for name, how in (checked | {_STOP: (stop, Sequence[str])}).items():
-    settings_lib.check_value(f'{folder}: {name}', *how)
+    tokens = {k: x for k, x in tokens.items() if isinstance(x, str)}
+  for name, value, hint in (
+    (_TEMPLATE, source, str),
+    (_TOKENS, tokens, Mapping[str, str]),
+    (_STOP, stop, Sequence[str]),
+  ):
+    settings_lib.check_value(f'{folder}: {name}', value, hint)
   return ChatTemplate(source, tokens, tuple(stop))
 
 
@@ -114,15 +116,14 @@ def _compiled(source: str) -> Any:
   def refuse(message):
     raise exceptions.TemplateError(message)
 
-  def to_json(value, **form):
-    return json.dumps(value, **{'ensure_ascii': False} | form)
-
   environment = sandbox.ImmutableSandboxedEnvironment(
     trim_blocks=True,
     lstrip_blocks=True,
     extensions=[Generation, ext.loopcontrols],
   )
-  environment.filters['tojson'] = to_json
+  environment.filters['tojson'] = functools.partial(
+    json.dumps, ensure_ascii=False
+  )
   environment.globals |= {
     'raise_exception': refuse,
     'strftime_now': lambda form: datetime.datetime.now().strftime(form),

@@ -185,10 +185,8 @@ def _folder_tokenizer(source: pathlib.Path) -> tokenization.BytePairTokenizer:
     raise ValueError(f'{path}: expected a byte pair encoding over bytes.')
   if (spec.get('normalizer') or {}).get('type') == 'NFC':
     spec |= {'normalizer': None}
-  (specials, chat), end = (
-    byte_pairs.read_settings(source),
-    byte_pairs.END_OF_TEXT,
-  )
+  specials, chat = byte_pairs.read_settings(source)
+  end = byte_pairs.END_OF_TEXT
   known = {*spec['model']['vocab']}
   known |= {token['content'] for token in spec.get('added_tokens') or ()}
   if end in known:

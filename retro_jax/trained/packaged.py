@@ -42,9 +42,8 @@ NAMES = (READER, NAME)
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
 _FORM = 2  # of a joined folder; another number joins it again
-_STOP = (
-  '\n\n',
-)  # its training ended answers with a line, not as the decoder's chats
+# Its training ended answers with a line, not as the decoder's chats.
+_STOP = ('\n\n',)
 
 
 def pack(

@@ -19,10 +19,9 @@ from starlette import testclient
 from experiments.serve import app, metrics, models, worker
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
-from tests.experiments.retro import tiny_chat, tiny_retro
+from tests.experiments.retro import tiny_retro
 
 PROMPT = 'river queen 日本 moon walked'
-CHAT = {'messages': [{'role': 'user', 'content': 'a'}]}
 
 
 def _served(**parts):
@@ -37,11 +36,6 @@ def _client(served, **limits):
 @pytest.fixture(scope='module')
 def retro(root):
   return tiny_retro.trained(root)
-
-
-@pytest.fixture(scope='module')
-def chatting(root):
-  return tiny_chat.trained(root)
 
 
 @pytest.fixture(scope='module')
@@ -60,10 +54,6 @@ def reader(tmp_path_factory):
 def _complete(client, prompt=PROMPT, **fields):
   given = {'prompt': prompt, 'max_tokens': 6, 'seed': 3} | fields
   return client.post('/v1/completions', json=given)
-
-
-def _chat(client, **fields):
-  return client.post('/v1/chat/completions', json=CHAT | fields)
 
 
 def test_a_choice_depends_on_its_seed_alone(client, retro):
@@ -436,11 +426,8 @@ def test_waiting_has_a_bound_in_time(retro, monkeypatch):
   assert response.status_code == 504
 
 
-@pytest.mark.parametrize('ask', [_complete, _chat])
 @pytest.mark.parametrize('stream', [False, True])
-def test_a_full_queue_is_told_before_the_first_byte(
-  chatting, monkeypatch, stream, ask
-):
+def test_a_full_queue_is_told_before_the_first_byte(retro, monkeypatch, stream):
   running, go = threading.Event(), threading.Event()
 
   def complete(*unused):
@@ -450,12 +437,12 @@ def test_a_full_queue_is_told_before_the_first_byte(
 
   monkeypatch.setattr(app.completions, 'complete', complete)
   with (
-    _client(_served(retro=chatting), waiting=1) as client,
+    _client(_served(retro=retro), waiting=1) as client,
     concurrent.futures.ThreadPoolExecutor(3) as threads,
   ):
     posts = []
     for _ in range(3):
-      posts.append(threads.submit(ask, client, stream=stream))
+      posts.append(threads.submit(_complete, client, stream=stream))
       running.wait()
       time.sleep(0.1)
     full = posts[2].result()
@@ -469,14 +456,12 @@ def test_a_full_queue_is_told_before_the_first_byte(
   [
     ('/v1/completions', 'complete', {'prompt': 'a'}),
     ('/v1/completions', 'complete', {'prompt': 'a', 'stream': True}),
-    ('/v1/chat/completions', 'complete', CHAT),
-    ('/v1/chat/completions', 'complete', CHAT | {'stream': True}),
     ('/ask', 'ask', {'question': 'a'}),
     ('/explain', 'explain', {'text': 'a'}),
     ('/v1/embeddings', 'embed', {'input': 'a'}),
   ],
 )
-def test_work_ends_with_its_client(chatting, monkeypatch, path, function, body):
+def test_work_ends_with_its_client(retro, monkeypatch, path, function, body):
   running, ended = threading.Event(), threading.Event()
 
   def handle(*arguments):
@@ -489,8 +474,7 @@ def test_work_ends_with_its_client(chatting, monkeypatch, path, function, body):
   places = {'complete': app.completions, 'embed': models.Models}
   place = places.get(function, models.Run)
   monkeypatch.setattr(place, function, handle)
-  served = _served(retro=chatting, reader=chatting)
-  made = app.make(served, app.Limits(), ['*'])
+  made = app.make(_served(retro=retro, reader=retro), app.Limits(), ['*'])
   head = [(b'content-type', b'application/json')]
   scope = {'type': 'http', 'method': 'POST', 'path': path, 'headers': head}
   messages = [{'type': 'http.request', 'body': json.dumps(body).encode()}]

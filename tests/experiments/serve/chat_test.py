@@ -79,16 +79,15 @@ def test_an_answer_is_the_continuation_of_the_conversation(client, retro):
 
 
 def test_other_spellings_of_a_conversation_are_the_same(client):
-  parts = [{'type': 'text', 'text': x} for x in ('12', 'ü')]
-  made = [{'role': 'developer', 'content': 'the '}, *MESSAGES[1:]]
-  in_parts = [*made[:1], {'role': 'user', 'content': parts}, *made[2:]]
-  lines = [*made[:1], {'role': 'user', 'content': '12\nü'}, *made[2:]]
-  first, same = (_ask(client, x).json() for x in (in_parts, lines))
-  assert first['choices'] == same['choices']
+  first, *others, last = MESSAGES
+  lines = {'role': 'user', 'content': '12\n river'}
+  parts = [{'type': 'text', 'text': x} for x in ('12', ' river')]
   neutral = {'tools': [], 'tool_choice': 'none', 'user': 'u', 'top_p': None}
   neutral |= {'response_format': {'type': 'text'}, 'max_tokens': 1}
-  changed = _ask(client, made, **neutral, max_completion_tokens=6).json()
-  assert changed['choices'] == _ask(client).json()['choices']
+  same = [first | {'role': 'developer'}, *others, last | {'content': parts}]
+  changed = _ask(client, same, **neutral, max_completion_tokens=6).json()
+  plain = _ask(client, [first, *others, lines]).json()
+  assert changed['choices'] == plain['choices']
 
 
 @pytest.mark.parametrize('joint', [False, True])
@@ -160,11 +159,12 @@ def test_a_stream_adds_up_to_the_choices(client, logprobs):
     parts = [y for x in rows for y in x['choices']]
     parts = [x for x in parts if x['index'] == choice['index']]
     deltas = [x.pop('delta') for x in parts]
-    assert deltas[0] == {'role': 'assistant', 'content': ''}
-    assert not any('role' in x for x in deltas[1:])
+    roles = [x.get('role') for x in deltas]
+    assert roles == ['assistant'] + [None] * (len(parts) - 1)
     text = ''.join(x['content'] for x in deltas)
     assert text == choice.pop('message')['content']
-    assert {x['finish_reason'] for x in parts[:-1]} == {None}
+    assert not any(x['finish_reason'] for x in parts[:-1])
+    assert logprobs or len(parts) > 2
     assert parts[-1] == choice
 
 
@@ -181,10 +181,10 @@ def _one(**fields):
     (_one(role='system'), 'messages'),  # no user
     (_one(content=None), 'messages[0].content'),
     (_one(content=[{'type': 'image_url'}]), 'messages[0].content[0].type'),
-    (_one(tool_calls=[{}]), 'messages[0].tool_calls'),
     ({'messages': MESSAGES[1:2] + MESSAGES[:1]}, None),  # by the template
     ({'tools': [{'type': 'function'}]}, 'tools'),
     ({'response_format': {'type': 'json_object'}}, 'response_format'),
+    ({'messages': [{'role': 'user', 'content': 'a' * 9000}]}, None),  # too long
     ({'max_tokens': 0}, 'max_tokens'),
     ({'max_completion_tokens': 301}, 'max_completion_tokens'),
     ({'logprobs': 1}, 'logprobs'),
@@ -197,7 +197,8 @@ def test_a_refusal_names_the_field(client, fields, param):
   answer = _ask(client, **fields)
   error = answer.json()['error']
   assert answer.status_code == 400 and error['param'] == param
-  assert param or 'system first' in error['message']
+  told = error['message']
+  assert param or 'system first' in told or told.startswith('messages: 9,0')
 
 
 def test_a_model_without_a_template_says_so(root):
