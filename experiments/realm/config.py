@@ -161,15 +161,8 @@ def set_variant(
     c.update_from_flattened_dict(_warm_start(kind, start))
 
 
-def start_from_minilm(
-  c: ml_collections.ConfigDict, dropout_rate: float = 0.0
-) -> None:
-  """Start both encoders from all-MiniLM-L6-v2.
-
-  Args:
-    dropout_rate: 0 for one short pass, which gives nothing to overfit; -1 for the
-      checkpoint's.
-  """
+def start_from_minilm(c: ml_collections.ConfigDict) -> None:
+  """Start both encoders from all-MiniLM-L6-v2."""
   c.model.update(
     pooling='mean',
     projection_size=384,
@@ -179,7 +172,7 @@ def start_from_minilm(
   )
   for bert in (c.embedder, c.encoder):
     bert.checkpoint = 'minilm'
-    bert.dropout_rate = dropout_rate
+    bert.dropout_rate = 0.0  # one short pass gives nothing to overfit
 
 
 def set_test_size(c: ml_collections.ConfigDict) -> None:

@@ -3,9 +3,8 @@
 """Change the datastore of a trained RETRO by experiments.update, without any training.
 
 Documents that are added go into the datastore even where their id would be held out.
-Evaluation also needs the neighbors of the held-out
-documents: experiments.prepare with --config.data_dir=DATA and
---config.prepare.stages=vectors,neighbors finds them.
+Evaluation also needs the neighbors of the held-out documents: experiments.prepare with
+--config.data_dir=DATA and --config.prepare.stages=vectors,neighbors finds them.
 """
 
 from collections.abc import Callable, Sequence

@@ -58,11 +58,11 @@ def is_mpnet(config: bert.BertConfig) -> bool:
 Encoder = bert.Bert | modern_bert.ModernBert
 
 
-def module(config: bert.BertConfig, name: str | None = None) -> Encoder:
+def module(config: bert.BertConfig) -> Encoder:
   """Return the module of a config, which is called as `bert.Bert` is."""
   if isinstance(config, modern_bert.ModernBertConfig):
-    return modern_bert.ModernBert(config, name=name)
-  return (Mpnet if is_mpnet(config) else bert.Bert)(config, name=name)
+    return modern_bert.ModernBert(config)
+  return (Mpnet if is_mpnet(config) else bert.Bert)(config)
 
 
 def buckets(length: int) -> Int[np.ndarray, 'l l']:
