@@ -59,7 +59,7 @@ copies and of kNN-LM are tuned on `valid`.
 
 Bits a byte, baseline first, then differences from it with half of their 95 % interval over documents and seeds; thirds are those of `test` by
 r(C), what a document shares with the training. MB: weights and memory; TFLOP and CPU seconds: training, and a kNN-LM's keys. ^ is above the budget.
-`python -m experiments.tables.memories` writes this page from [raw values](evidence/memories/).
+`python -m experiments.tables.memories` writes this page from [raw values](evidence/).
 """
 
 
