@@ -32,7 +32,11 @@ class Fields(completions.Fields):
     'tool_choice': ('none', 'auto', None),
     **completions.Fields.NEUTRAL,
   }
-  IGNORED = ('metadata', 'store', *completions.Fields.IGNORED)
+  IGNORED = (
+    *completions.Fields.IGNORED,
+    *('metadata', 'store'),
+    *('max_completion_tokens', 'top_logprobs'),  # `_named` reads them
+  )
 
   logprobs: Annotated[int, settings.Range(0, inspection.NUM_LIKELY)] | None = (
     None
@@ -58,6 +62,7 @@ class Fields(completions.Fields):
     self, tokens: Sequence[completions.Token], most: int, tokenizer: Any
   ) -> dict[str, Any]:
     """Log-probabilities in the form of chats, without the token that ends the turn."""
+    del most
     if tokens and tokens[-1].id in self.ends(tokenizer):
       tokens = tokens[:-1]
 
@@ -67,7 +72,7 @@ class Fields(completions.Fields):
 
     content = [
       told(x.id, x.text, x.logprob)
-      | {'top_logprobs': [told(*y) for y in x.likely[:most]]}
+      | {'top_logprobs': [told(*y) for y in x.likely]}
       for x in tokens
     ]
     return {'content': content, 'refusal': None}

@@ -80,7 +80,7 @@ class Fields:
     tops: list[dict[str, float] | None] = []
     for token in tokens:
       # of equal texts the likelier stays
-      top = {text: x for _, text, x in reversed(token.likely[:most])}
+      top = {text: x for _, text, x in reversed(token.likely)}
       top.setdefault(token.text, token.logprob)
       tops.append(top if token.logprob is not None else None)
     return {
@@ -162,7 +162,7 @@ def check(
   if not model.model.config.cca_layers:
     named['num_neighbors'] = 0
   if unknown := sorted({*named} - {*known}):
-    expected = f'no such field; known are {sorted(known)}'
+    expected = f'no such field; known are {sorted({*known, *others})}'
     raise settings.SettingsError(unknown[0], named[unknown[0]], expected)
   named.setdefault('max_tokens', min(Fields.max_tokens, max_tokens))
   limit = Annotated[int, settings.Range(0, max_tokens)]

@@ -191,6 +191,7 @@ def _one(**fields):
     ({'logprobs': True, 'top_logprobs': 21}, 'top_logprobs'),
     ({'top_logprobs': 1}, 'top_logprobs'),
     ({'echo': True}, 'echo'),
+    ({'max_completion_token': 1}, 'max_completion_token'),
   ],
 )
 def test_a_refusal_names_the_field(client, fields, param):
@@ -198,6 +199,7 @@ def test_a_refusal_names_the_field(client, fields, param):
   error = answer.json()['error']
   assert answer.status_code == 400 and error['param'] == param
   told = error['message']
+  assert param != 'max_completion_token' or "'max_completion_tokens'" in told
   assert param or 'system first' in told or told.startswith('messages: 9,0')
 
 
