@@ -32,24 +32,20 @@ def open_reader(
     ValueError: if the run has no reader.
   """
   runs, data = command.folders(str(workdir)), command.folders(data_dir)
-  if (count := max(len(runs), len(data))) > 1:
-    runs, data = (x * count if len(x) == 1 else x for x in (runs, data))
-    if len(runs) != len(data):
-      raise ValueError(
-        f'--workdir={workdir}: {len(runs)} folders, config.data_dir: '
-        f'{len(data)}; expected as many.'
-      )
-    pairs = zip(runs, data, strict=True)
-    return loading.join([open_reader(*pair) for pair in pairs])
-  try:
-    checkpoints.find(str(workdir))
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{workdir}: no trained model here; train one: python -m '
-      f'experiments.train --config={CONFIG} --workdir={workdir}; or take the '
-      'packaged reader: --packaged'
-    ) from None
-  return loading.load(workdir, data_dir, part='reader')
+  for run in runs:
+    try:
+      checkpoints.find(run)
+    except FileNotFoundError:
+      raise FileNotFoundError(
+        f'{run}: no trained model here; train one: python -m '
+        f'experiments.train --config={CONFIG} --workdir={run}; or take the '
+        'packaged reader: --packaged'
+      ) from None
+  count = max(len(runs), len(data))
+  if count == 1:
+    return loading.load(runs[0], data[0], part='reader')
+  runs, data = (x * count if len(x) == 1 else x for x in (runs, data))
+  return loading.load(runs, data)
 
 
 def take_packaged(config: config_lib.Config, workdir: str) -> None:

@@ -123,24 +123,23 @@ class Run:
 
   def document(self, name: str) -> dict[str, Any] | None:
     """Return a document by its id, as JSON values; None where there is no such one."""
-    passages = (
-      self.retro.data.chunks('train') if self.retro else self.reader.data.blocks
-    )
+    if self.retro:
+      passages = self.retro.data.chunks('train')
+    else:
+      passages = (self.reader or self.realm).data.blocks
     tokens = passages.tokens
     # Of several folders, the hash is that of the id without the folder.
     hashes = tokens_lib.hash_ids([name, name.partition(':')[2]])
-    places = np.flatnonzero(np.isin(tokens.id_hash[:], hashes)).tolist()
-    for i in places:
+    for i in np.flatnonzero(np.isin(tokens.id_hash[:], hashes)).tolist():
       if tokens.document_id(i) == name:
-        [metadata] = tokens.metadata.rows([i])
         text = (
           tokens.text(i)
           if tokens.with_text
           else passages.tokenizer.decode(tokens.document(i))
         )
-        names = 'document', 'title', 'text', 'metadata'
-        values = name, tokens.title(i), text, metadata
-        return dict(zip(names, values, strict=True))
+        [metadata] = tokens.metadata.rows([i])
+        fields = {'document': name, 'title': tokens.title(i), 'text': text}
+        return fields | {'metadata': metadata}
     return None
 
   def changed(
@@ -314,12 +313,11 @@ def _named(workdirs: Sequence[str]) -> list[tuple[str, str]]:
     if len(several := command.folders(folder)) > 1:
       parts = ('+'.join(joined.names_of(several)),)
     pairs.append((name, folder, parts))
-  named = []
-  for name, folder, parts in pairs:
-    ends = [parts[-n:] for n in range(1, len(parts) + 1)]
-    alone = (x for x in ends if [y[-len(x) :] for *_, y in pairs].count(x) == 1)
-    named.append((name or '/'.join(next(alone, ends[0])), folder))
-  return named
+  ends = joined.unique_ends([parts for *_, parts in pairs])
+  return [
+    (name or end or parts[-1], folder)
+    for (name, folder, parts), end in zip(pairs, ends, strict=True)
+  ]
 
 
 def _parts(workdir: str) -> list[str]:

@@ -63,9 +63,11 @@ class Tools:
       ValueError: for arguments that do not fit, naming one.
     """
     _, properties = TOOLS[name]
-    if others := [x for x in fields if x not in (*properties, 'model')]:
+    for other in fields.keys() - {*properties, 'model'}:
       expected = f'only {[*properties, "model"]}'
-      raise settings.SettingsError(others[0], fields[others[0]], expected)
+      raise settings.SettingsError(other, fields[other], expected)
+    if (needed := next(iter(properties))) not in fields:
+      raise ValueError(f'{needed}: missing; expected a text.')
     server = await asyncio.shield(self._loading)
     if name == 'read_document':
       return _read_document(server.models, fields)

@@ -132,24 +132,16 @@ class BeamRetriever:
     self._of_vectors = isinstance(self._inner, retriever_lib.Dense) and newest
 
   def __call__(
-    self,
-    params: Any,
-    rows: examples.Batch,
-    texts: Sequence[str],
-    k: int,
-    subset: subset_lib.Subset | None = None,
+    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieve the k best blocks of each question ('' for padding).
-
-    `subset` are the blocks to search beside those of the retriever.
-    """
+    """Retrieve the k best blocks of each question ('' for padding)."""
     texts, vectors, fields = arguments.texts(texts, 'texts'), None, {}
     if self._newest:
       vectors = self._newest.embed(params, rows)
       step = self._newest.version.step
       fields['index_step'] = np.full(len(texts), step, np.int32)
     queries = queries_lib.Queries(texts, vectors, questions=True)
-    queries = queries.among(self._subset).among(subset)
+    queries = queries.among(self._subset)
     n = max(k, self._rerank.candidates) if self._rerank else k
     ids, scores = self._inner.search(queries, n)
     scores = order_by = np.where(ids >= 0, self._scale * scores, -np.inf)
@@ -172,21 +164,18 @@ class TextRetriever:
   def __init__(self, trained: Any, retriever: BeamRetriever):
     """Place the embedder of a `loading.TrainedReader`."""
     self._retriever, self.unit = retriever, retriever.unit
-    kind, blocks = trained.config.retriever, trained.data.blocks
-    self.fingerprint = f'{kind} {blocks.fingerprint} {trained.step}'
     self._params = jax.device_put(embedders.embedder_params(trained.params))
     self._tokenizer = trained.data.tokenizer
     self._layout = reader_configs.reader_layout(trained.config, trained.data)
 
   def search(
-    self, texts: queries_lib.Queries | Sequence[str], k: int
+    self, texts: Sequence[str], k: int
   ) -> tuple[Int[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Return ids and scores of blocks, best first; -1 and -inf for none."""
-    queries = queries_lib.checked(texts, k)
-    tokens = [x.ids for x in self._tokenizer.encode_batch(queries.texts)]
+    texts = list(arguments.texts(texts, 'texts'))
+    tokens = [x.ids for x in self._tokenizer.encode_batch(texts)]
     rows = reader_rows.question_rows(self._layout, tokens)
-    asked = rows, queries.texts, k, queries.subset
-    beam = self._retriever(self._params, *asked)
+    beam = self._retriever(self._params, rows, texts, k)
     return beam.ids, beam.scores
 
 
@@ -196,24 +185,22 @@ def make_retriever(
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None = None,
   embedder: str = '',
-  first: retriever_lib.Retriever | None = None,
 ) -> BeamRetriever:
   """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
   `snapshots` is the index of the blocks' vectors, for those of `WITH_VECTORS`,
   unless `embedder` names the folder of an embedder in its place;
-  `progress` shows the building of missing indices of texts; `first` is a retriever
-  in place of all of them.
+  `progress` shows the building of missing indices of texts.
   """
   kind, blocks, newest = config.retriever, data.blocks, None
-  if kind in WITH_VECTORS and not embedder and not first:
+  if kind in WITH_VECTORS and not embedder:
     newest = NewestIndex(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
   if kind == 'dense' and newest and not config.reranker.path:
     retriever = retriever_lib.Dense(blocks, newest)
   else:
-    retriever = _of_texts(config, data, newest, progress, embedder, first)
+    retriever = _of_texts(config, data, newest, progress, embedder)
   scale = _WORDS_SCALE if kind in names.WORDS else 1.0
   subset = None
   if config.lookup.where:
@@ -229,7 +216,6 @@ def _of_texts(
   newest: NewestIndex | None,
   progress: Callable[[int, int], None] | None,
   embedder: str,
-  first: retriever_lib.Retriever | None,
 ) -> retriever_lib.Retriever:
   """Return a retriever with indices of texts, or re-ranked."""
   from retrieval.index import retrievers, text_index
@@ -246,7 +232,7 @@ def _of_texts(
       return indices.dense(embedder, progress=progress)
     return retriever_lib.Dense(data.blocks, newest)
 
-  retriever = first or retrievers.Retrievers(
+  retriever = retrievers.Retrievers(
     indices, vectors, config.lookup.words_weight, progress=progress
   ).make(config.retriever)
   section = config.reranker

@@ -7,7 +7,6 @@ the index's blocks, so that a search is consistent however old the index is.
 """
 
 from collections.abc import Callable, Sequence
-import copy
 import functools
 from typing import Any
 
@@ -169,12 +168,3 @@ class BlockIndex:
       ids = self.retrieve(query['query_ids'], query['query_mask'], k)
       results[low : low + len(batch)] = ids[: len(batch)]
     return results
-
-
-def joined(indices: Sequence[BlockIndex]) -> BlockIndex:
-  """Return indices by the same parameters over several folders' blocks as one."""
-  if len(indices) == 1:
-    return indices[0]
-  one = copy.copy(indices[0])
-  one.version = index_versions.joined([x.version for x in indices])
-  return one

@@ -28,12 +28,7 @@ from realm_jax.trained import (
 from retrieval import arguments, settings
 from retrieval.index import index_versions, snapshots as snapshots_lib
 from retrieval.questions import abstention
-from retrieval.search import (
-  fuse,
-  retriever as retriever_lib,
-  where as where_lib,
-)
-from retrieval.searchers import joined as searchers_joined
+from retrieval.search import where as where_lib
 from retrieval.store import checkpoints, checksums, hub
 from retrieval.text import corpus as corpus_lib, joined
 
@@ -79,16 +74,18 @@ class TrainedReader(model_configs.TrainedModel):
     `embedder` is the folder of one in place of the model's, as of
     `retrieval.Embedder.load`.
     """
-    snapshots = first = None
-    if self.config.retriever in beams.WITH_VECTORS and not embedder:
-      if len({x.embeds_with for x in self.parts}) > 1:
-        first = self._by_ranks(progress)
-      else:
-        models = [x.as_realm() for x in self.parts or (self,)]
-        each = [x.open_index('', progress) for x in models]
-        snapshots = embedders.joined(each)
+    snapshots, kind = None, self.config.retriever
+    if kind in beams.WITH_VECTORS and not embedder:
+      if _embedders_differ(self.parts):
+        expected = f'bm25, since the embedders of {self.data.names} differ'
+        raise settings.SettingsError('retriever', kind, expected)
+      models = [x.as_realm() for x in self.parts or (self,)]
+      snapshots, *others = [x.open_index('', progress) for x in models]
+      if others:
+        versions = [x.version for x in (snapshots, *others)]
+        snapshots.version = index_versions.joined(versions)
     return beams.make_retriever(
-      self.config, self.data, snapshots, progress, embedder, first
+      self.config, self.data, snapshots, progress, embedder
     )
 
   @functools.cached_property
@@ -97,20 +94,6 @@ class TrainedReader(model_configs.TrainedModel):
     return snapshots_lib.fingerprint(
       [embedders.embedder_params(x.params) for x in (self, self.as_realm())]
     )
-
-  def _by_ranks(
-    self, progress: Callable[[int, int], None] | None
-  ) -> retriever_lib.Retriever:
-    """Search each part by its own model, as the config says of all."""
-    spans = searchers_joined.spans([len(x.data.blocks) for x in self.parts])
-    lists = []
-    for part, span in zip(self.parts, spans, strict=True):
-      part = part.with_retriever(
-        self.config.retriever, words_weight=self.config.lookup.words_weight
-      )
-      inner = beams.TextRetriever(part, part.open_retriever(progress))
-      lists.append(retriever_lib.Part(inner, span))
-    return fuse.Fused(*lists)
 
   def with_retriever(
     self,
@@ -251,10 +234,9 @@ def join(
 ) -> TrainedReader:
   """Return the first reader over the documents of all.
 
-  Where the embedders of all have the same parameters, the blocks' scores are compared,
-  else the first blocks of each are fused by the reciprocals of their ranks. BM25 counts
-  words over all. The retriever is BM25 where it is that of one of them, so that no
-  large folder is embedded; else 'weighted' where it is one's; else the first's.
+  BM25 counts words over all. It is the retriever where it is that of one of them, so
+  that no large folder is embedded, and where the parameters of their embedders differ,
+  whose scores do not compare; else the first's is.
 
   Args:
     names: of the folders, in ids of documents; () is by their paths.
@@ -265,11 +247,17 @@ def join(
   first = readers[0]
   folders = [x.data for x in readers]
   names = tuple(names or joined.names_of([x.root for x in folders]))
+  for one in folders:
+    one.layout(first.config)  # checks the lengths of the blocks
   data = data_folder.JoinedFolder(first.data.root, tuple(folders), names)
-  there = {x.config.retriever for x in readers}
-  kinds = [x for x in ('bm25', 'weighted') if x in there]
+  words = 'bm25' in {x.config.retriever for x in readers}
   joint = dataclasses.replace(first, data=data, parts=tuple(readers))
-  return joint.with_retriever(kinds[0] if kinds else '')
+  words = words or _embedders_differ(readers)
+  return joint.with_retriever('bm25' if words else '')
+
+
+def _embedders_differ(readers: Sequence[TrainedReader]) -> bool:
+  return len({x.embeds_with for x in readers}) > 1
 
 
 def load(
@@ -298,6 +286,9 @@ def load(
   """
   if isinstance(workdir, list | tuple):
     each = [data_dir] * len(workdir) if isinstance(data_dir, str) else data_dir
+    if len(each) != len(workdir):
+      expected = f'as many folders as workdir has, {len(workdir)}'
+      raise settings.SettingsError('data_dir', each, expected)
     pairs = zip(workdir, each, strict=True)
     return join([load(x, y, step=step, part='reader') for x, y in pairs])
   workdir = hub.local(workdir)

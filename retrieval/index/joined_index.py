@@ -84,7 +84,9 @@ class JoinedIndex(text_index.TextIndex):
     )
 
   def _places(self, ids: np.ndarray) -> list[list[str]]:
-    return [joined_lib.places(self._names, self._sizes, row) for row in ids]
+    rows = zip(*joined_lib.places(self._sizes, ids.reshape(-1)), strict=True)
+    flat = [f'{self._names[x]}:{i}' if i >= 0 else '' for x, i in rows]
+    return np.reshape(flat, ids.shape).tolist()
 
 
 def open_index(

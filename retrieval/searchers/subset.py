@@ -39,15 +39,13 @@ class Subset:
     return _FEW * len(self.rows) <= len(self.mask)
 
   @functools.cached_property
-  def _spans(self) -> dict[range, 'Subset']:
-    return {}
-
-  def within(self, span: range) -> 'Subset':
-    """Return the subset of an index of consecutive rows; the same at each call."""
-    if span not in self._spans:
-      mask = self.mask[span.start : span.stop]
-      self._spans[span] = Subset(mask, f'{self.fingerprint} {span}')
-    return self._spans[span]
+  def within(self) -> Callable[[range], 'Subset']:
+    """Subset of consecutive rows of the index; the same at each call."""
+    return functools.cache(
+      lambda span: Subset(
+        self.mask[span.start : span.stop], f'{self.fingerprint} {span}'
+      )
+    )
 
   def check(self, num_rows: int) -> None:
     """Raise ValueError unless the mask is one of all rows of an index."""

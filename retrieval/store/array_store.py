@@ -119,24 +119,28 @@ class Store:
     first = self._shards[0] if self._shards else {}
     if name not in first:
       raise ValueError(f'{self.path}: no array {name!r}, only {sorted(first)}.')
+    dtypes = dict.fromkeys(shard[name]['dtype'] for shard in self._shards)
     return sharded_array.ShardedArray(
-      [self.path / shard_file(name, i) for i in range(self.num_shards)],
+      [self._file(i, name) for i in range(self.num_shards)],
       self.rows(name),
       tuple(first[name]['row_shape']),
-      first[name]['dtype'],
+      np.result_type(*(sharded_array.dtype_of(x) for x in dtypes)),
       [shard[name]['checksum'] for shard in self._shards],
     )
 
   def shard(self, index: int, name: str) -> np.ndarray:
     """Memory-maps one shard of one array, without caching it."""
-    file = self.path / shard_file(name, index)
+    file = self._file(index, name)
     return sharded_array.load(file, self._shards[index][name]['checksum'])
+
+  def _file(self, index: int, name: str) -> pathlib.Path:
+    return self.path / shard_file(name, index)
 
   def verify(self) -> None:
     """Compare the checksums of all files now; ValueError names a damaged one."""
     for index, shard in enumerate(self._shards):
       for name, entry in shard.items():
-        file = self.path / shard_file(name, index)
+        file = self._file(index, name)
         checksums.check(file, entry['checksum'], sharded_array.advice(file))
 
 
@@ -148,29 +152,21 @@ class JoinedStore(Store):
   """
 
   def __init__(self, parts: Sequence[Store]):
-    self.parts, first = parts, parts[0]
-    self.path, self.meta = first.path, first.meta
+    self.path, self.meta = parts[0].path, parts[0].meta
     self.fields = {
       name: value
-      for name, value in first.fields.items()
+      for name, value in parts[0].fields.items()
       if all(x.fields.get(name) == value for x in parts)
     }
     self.fingerprint = manifests.fingerprint([x.fingerprint for x in parts])
+    self._shards = [shard for x in parts for shard in x._shards]
+    self._places = [(x, i) for x in parts for i in range(x.num_shards)]
 
   def source(self, name: str, opened: Any, open_source: Callable) -> Any:
     """See `Store`: the parts were compared with theirs."""
     del name, open_source
     return opened
 
-  @property
-  def num_shards(self) -> int:
-    """See `Store`."""
-    return sum(x.num_shards for x in self.parts)
-
-  def rows(self, name: str) -> list[int]:
-    """See `Store`."""
-    return [count for x in self.parts for count in x.rows(name)]
-
-  def array(self, name: str) -> sharded_array.ShardedArray:
-    """See `Store`."""
-    return sharded_array.joined([x.array(name) for x in self.parts])
+  def _file(self, index: int, name: str) -> pathlib.Path:
+    part, i = self._places[index]
+    return part._file(i, name)

@@ -177,18 +177,6 @@ class ShardedArray:
     return np.asarray(self[:], dtype)
 
 
-def joined(arrays: Sequence[ShardedArray]) -> ShardedArray:
-  """Return the rows of several arrays, in turn, as one array of all their files."""
-  first = arrays[0]
-  return ShardedArray(
-    [file for x in arrays for file in x._files],
-    [rows for x in arrays for rows in np.diff(x.offsets).tolist()],
-    first.shape[1:],
-    np.result_type(*(x.dtype for x in arrays)),
-    [checksum for x in arrays for checksum in x._checksums],
-  )
-
-
 class SelectedRows:
   """Rows of an array on disk, as another array; nothing is copied yet."""
 

@@ -118,7 +118,7 @@ class ChunkStore(passages.Passages):
     self, path: passages.Place, tokens: tokens_lib.TokenStore | None = None
   ):
     super().__init__(path, KIND, tokens)
-    self.chunk_length = self.store.fields.get('chunk_length', 0)
+    self.chunk_length = self.store.fields.get('chunk_length')
     self._position = self.store.array('position')
     self._available = self.store.array('available')
     self.id_hash = self.store.array('id_hash')

@@ -34,16 +34,31 @@ def names_of(folders: Sequence[str | os.PathLike]) -> list[str]:
   paths = [pathlib.Path(x).absolute().parts for x in folders]
   while len(paths) > 1 and len({x[-1:] for x in paths}) == 1 and paths[0]:
     paths = [x[:-1] for x in paths]
+  names = unique_ends(paths)
+  if '' in names:
+    raise ValueError(
+      f'{[*map(str, folders)]}: a folder is named twice; expected different ones.'
+    )
+  return names
+
+
+def unique_ends(paths: Sequence[tuple[str, ...]]) -> list[str]:
+  """Return the last parts of each path that no other path has; '' where all recur."""
   names = []
   for parts in paths:
     ends = [parts[-n:] for n in range(1, len(parts) + 1)]
     alone = (x for x in ends if [y[-len(x) :] for y in paths].count(x) == 1)
-    if (end := next(alone, None)) is None:
-      raise ValueError(
-        f'{[*map(str, folders)]}: a folder is named twice; expected different ones.'
-      )
-    names.append('/'.join(end))
+    names.append('/'.join(next(alone, ())))
   return names
+
+
+def places(
+  sizes: Sequence[int], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return the part of each row [n], and its number there; -1 stays."""
+  firsts = np.cumsum([0, *sizes[:-1]])
+  parts = np.searchsorted(firsts, np.maximum(rows, 0), 'right') - 1
+  return parts, np.where(rows < 0, -1, rows - firsts[parts])
 
 
 class _Columns(columns.Columns):
@@ -69,35 +84,11 @@ class _Columns(columns.Columns):
     """See `Columns`."""
     missing = dict.fromkeys(self.names)
     sizes = [x.num_documents for x in self._parts]
-    places = zip(*_places(sizes, np.asarray(documents)), strict=True)
+    rows = zip(*places(sizes, np.asarray(documents)), strict=True)
     return [
       missing | self._parts[part].metadata.rows([int(row)])[0]
-      for part, row in places
+      for part, row in rows
     ]
-
-
-def _places(
-  sizes: Sequence[int], rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """Return the part of each row [n], and its number there; -1 stays."""
-  firsts = np.cumsum([0, *sizes[:-1]])
-  parts = np.searchsorted(firsts, np.maximum(rows, 0), 'right') - 1
-  return parts, np.where(rows < 0, -1, rows - firsts[parts])
-
-
-def places(
-  names: Sequence[str], sizes: Sequence[int], rows: np.ndarray
-) -> list[str]:
-  """Return FOLDER:ROW of each row [n], its number in its folder; '' for -1.
-
-  Args:
-    names: of the folders.
-    sizes: rows of each.
-  """
-  return [
-    f'{names[part]}:{row}' if row >= 0 else ''
-    for part, row in zip(*_places(sizes, rows), strict=True)
-  ]
 
 
 class JoinedTokens(tokens_lib.TokenStore):
@@ -145,45 +136,19 @@ class _Joined(passages.Passages):
     shards, _ = self._document.locate(ids)
     return np.asarray(super().documents(ids) + self._first[shards])
 
-  def _of_parts(self, method: str, ids: np.ndarray, *how: int) -> list:
-    """Return a list that the method of a passage's own store makes."""
-    ids = np.asarray(ids)
-    made, (parts, rows) = [None] * len(ids), _places(self.sizes, ids)
-    for part in np.unique(parts):
-      here = np.flatnonzero(parts == part)
-      values = getattr(self.parts[part], method)(rows[here], *how)
-      for i, value in zip(here, values, strict=True):
-        made[i] = value
-    return made
-
 
 class JoinedBlocks(_Joined, blocks_lib.BlockStore):
-  """The blocks of several folders; ValueError for blocks of unequal lengths."""
-
-  def __init__(
-    self, parts: Sequence[blocks_lib.BlockStore], names: Sequence[str]
-  ):
-    lengths = {name: x.max_length for name, x in zip(names, parts, strict=True)}
-    if len({*lengths.values()}) > 1:
-      raise ValueError(
-        f'blocks.max_length: {lengths}; expected folders of equal lengths.'
-      )
-    super().__init__(parts, names)
+  """The blocks of several folders, of equal lengths."""
 
 
 class JoinedChunks(_Joined, chunks_lib.ChunkStore):
   """The chunks of several folders, each read by the tokenizer of its own."""
 
-  def token_rows(
-    self, ids: np.ndarray, first: int = 0, limit: int = 1
-  ) -> list[np.ndarray]:
-    """See `ChunkStore`."""
-    return self._of_parts('token_rows', ids, first, limit)
-
   def texts(self, ids: np.ndarray) -> list[str]:
     """See `ChunkStore`."""
-    return self._of_parts('texts', ids)
-
-  def full_texts(self, ids: np.ndarray) -> list[str]:
-    """See `ChunkStore`."""
-    return self._of_parts('full_texts', ids)
+    parts, rows = places(self.sizes, np.asarray(ids))
+    texts = np.full(len(parts), '', object)
+    for part in np.unique(parts):
+      here = parts == part
+      texts[here] = self.parts[part].texts(rows[here])
+    return texts.tolist()

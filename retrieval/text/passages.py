@@ -19,9 +19,7 @@ from retrieval.readers import base
 from retrieval.store import array_store
 from retrieval.text import tokens as tokens_lib
 
-Place = (
-  str | os.PathLike | array_store.Store
-)  # folder of a store, or an open one
+Place = str | os.PathLike | array_store.Store  # its folder, or opened
 
 
 class Passages(abc.ABC):

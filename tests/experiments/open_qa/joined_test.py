@@ -15,19 +15,19 @@ from experiments.engine import configs
 from experiments.open_qa import trained_reader
 import realm_jax
 from realm_jax.data import folder as realm_data
-from realm_jax.trained import beams
-from retrieval.search import fuse, queries as queries_lib
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.text import tiny_blocks
 
 QUESTIONS = ['The mill of 1066 stood in?', 'Was Rome in the river?', 'Paris?']
 
 
-def _run(root, rows, *, noise=0.0, **fields):
+def _run(root, rows, *, noise=0.0, max_length=32):
   """Writes the data and the run of an untrained reader; returns the run."""
   data, workdir = root / 'data', root / 'run'
   made = {'metadata': 'year'} if root.name != 'q' else {}
+  made['max_length'] = max_length
   tiny_blocks.make(data, np.random.default_rng(0), given=rows, **made)
+  fields = {'blocks.max_length': max_length}
   config = tiny_open_qa.get_config(data, **fields)
   reader = tiny_open_qa.reader_of(config, realm_data.DataFolder(data))
   if noise:
@@ -86,26 +86,12 @@ def test_an_update_of_one_folder_is_seen(runs, rows, tmp_path):
   assert 'new' not in str([x.document for x in same.answer('zyx?')[0].answers])
 
 
-def _texts(reader):
-  return beams.TextRetriever(reader, reader.open_retriever())
-
-
-@pytest.mark.slow
-def test_other_embedders_are_fused_by_ranks(runs, rows, tmp_path):
+def test_words_find_where_embedders_differ(runs, rows, tmp_path):
   other = _run(tmp_path / 'other', rows[25:], noise=0.3)
   reader = realm_jax.load([runs[0], other])
-  parts, first = reader.parts, len(reader.parts[0].data.blocks)
-  retriever = reader.with_retriever(where={'year': [*range(2000, 2010)]})
-  retriever = _texts(retriever)
-  lists = []
-  for part, at in zip(parts, (0, first), strict=True):
-    part = part.with_retriever(where={'year': [*range(2000, 2010)]})
-    ids, scores = _texts(part).search(QUESTIONS, 100)
-    lists.append((np.where(ids < 0, -1, ids + at), scores))
-  ids, _ = retriever.search(queries_lib.Queries(QUESTIONS), 12)
-  np.testing.assert_array_equal(ids, fuse.fused(lists, 12)[0])
-  assert retriever.unit == 'fused rank score'
-  assert reader.answer(QUESTIONS)[0].answers
+  assert reader.config.retriever == 'bm25'
+  with pytest.raises(ValueError, match="^retriever='weighted'.*'p', 'other'"):
+    reader.with_retriever('weighted').open_retriever()
 
 
 def test_commands_take_several_folders(runs, tmp_path, monkeypatch, capsys):
@@ -156,5 +142,10 @@ def test_folders_that_do_not_fit_are_refused(runs, rows, tmp_path):
     realm_jax.load([runs[0], runs[0]])
   with pytest.raises(ValueError, match='data_dir'):
     trained_reader.open_reader(f'{runs[0]},{runs[1]}', 'a,b,c')
+  with pytest.raises(ValueError, match='^data_dir='):
+    realm_jax.load(runs[:2], ['a'])
   with pytest.raises(FileNotFoundError, match='no trained model'):
     trained_reader.open_reader(f'{runs[0]},{tmp_path}/none')
+  other = _run(tmp_path / 'other', rows[:9], max_length=28)
+  with pytest.raises(ValueError, match='other.*28.*blocks.max_length is 32'):
+    realm_jax.load([runs[0], other])

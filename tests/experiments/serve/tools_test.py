@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -50,6 +51,14 @@ def test_results_name_their_sources(opened):
   assert answer['text'][slice(*answer['span'])] == answer['answer']
 
 
+def test_a_document_of_a_realm_alone_is_read(opened):
+  [run] = opened.runs
+  alone = types.SimpleNamespace(data=run.reader.data.parts[0])
+  alone = models.Models([models.Run(realm=alone)])
+  document = _call(alone, 'read_document', document='d3')
+  assert document['text'] == run.document('p:d3')['text']
+
+
 def test_a_long_document_is_read_in_parts(opened, monkeypatch):
   whole = _call(opened, 'read_document', document='q:d3')
   monkeypatch.setattr(tools, '_MOST', 10)
@@ -64,6 +73,7 @@ def test_a_long_document_is_read_in_parts(opened, monkeypatch):
   ('tool', 'fields', 'name'),
   [
     ('search', {}, 'query'),
+    ('read_document', {'start': 5}, 'document'),
     ('search', {'query': ' '}, 'query'),
     ('search', {'query': 'a', 'k': 0}, 'k'),
     ('search', {'query': 'a', 'top': 2}, 'top'),
@@ -73,7 +83,7 @@ def test_a_long_document_is_read_in_parts(opened, monkeypatch):
   ],
 )
 def test_bad_arguments_are_named(opened, tool, fields, name):
-  with pytest.raises(ValueError, match=f"^{name}=|field '{name}'"):
+  with pytest.raises(ValueError, match=f"^{name}[=:]|field '{name}'"):
     _call(opened, tool, **fields)
 
 

@@ -250,10 +250,3 @@ def test_colbert_searches_all_folders(blocks, monkeypatch):
   tokens.parts[1].encoder.fingerprint = 'other words'
   with pytest.raises(ValueError, match='colbert_index.model'):
     type(tokens)(tokens.parts)
-
-
-def test_blocks_of_other_lengths_are_refused(blocks, tmp_path):
-  rng = np.random.default_rng(0)
-  other = tiny_blocks.make(tmp_path, rng, num_documents=3, max_length=40).blocks
-  with pytest.raises(ValueError, match='blocks.max_length'):
-    joined_lib.JoinedBlocks([blocks[1], other], ['x', 'y'])

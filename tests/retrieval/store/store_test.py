@@ -256,3 +256,21 @@ def test_what_is_no_file_is_never_replaced(tmp_path):
   output_files.check_writable(tmp_path / 'folder', is_folder=True)
   assert (tmp_path / 'pipe').is_fifo()
   assert sorted(os.listdir(tmp_path)) == ['file', 'folder', 'pipe']
+
+
+def test_joined_stores_have_the_wider_type(tmp_path):
+  parts = []
+  for name, dtype in (('a', np.uint16), ('b', np.uint32)):
+    writer = shards.StoreWriter(tmp_path / name, 'test', FIELDS)
+    for i in range(2):
+      writer.write(i, {'x': np.array([[np.iinfo(dtype).max, i]], dtype)})
+    parts.append(writer.publish(2))
+  whole = array_store.JoinedStore(parts)
+  values = [x.array('x')[:] for x in parts]
+  np.testing.assert_array_equal(whole.array('x')[:], np.concatenate(values))
+  np.testing.assert_array_equal(whole.shard(2, 'x'), values[1][:1])
+  assert whole.array('x').dtype == np.uint32
+  file = tmp_path / 'b' / array_store.shard_file('x', 1)
+  file.write_bytes(file.read_bytes()[:-1] + b'x')
+  with pytest.raises(ValueError, match='b/x-000001'):
+    whole.verify()
