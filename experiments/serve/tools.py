@@ -10,7 +10,8 @@ A result is JSON, structured and as text. The models load while the assistant co
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+import functools
 import json
 from typing import Any
 
@@ -40,39 +41,28 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class Tools:
-  """Answers calls of `TOOLS`."""
+Opened = Callable[[], Awaitable[app_lib.Server]]
 
-  def __init__(self, load: Callable[[], models_lib.Models], limits: Any):
-    """Take a function that loads the models, and `app.Limits`."""
-    self._load, self._limits = load, limits
-    self._loading: asyncio.Future | None = None
 
-  def start(self) -> None:
-    """Load the models in a thread."""
-    opening = asyncio.to_thread(
-      lambda: app_lib.Server(self._load(), self._limits)
-    )
-    self._loading = asyncio.ensure_future(opening)
+async def call(
+  opened: Opened, name: str, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Return the result of one of `TOOLS`.
 
-  async def call(self, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a tool.
-
-    Raises:
-      KeyError: for an unknown tool.
-      ValueError: for arguments that do not fit, naming one.
-    """
-    _, properties = TOOLS[name]
-    for other in fields.keys() - {*properties, 'model'}:
-      expected = f'only {[*properties, "model"]}'
-      raise settings.SettingsError(other, fields[other], expected)
-    if (needed := next(iter(properties))) not in fields:
-      raise ValueError(f'{needed}: missing; expected a text.')
-    server = await asyncio.shield(self._loading)
-    if name == 'read_document':
-      return _read_document(server.models, fields)
-    answer = server.search if name == 'search' else server.ask
-    return await answer(dict(fields))
+  Raises:
+    ValueError: for arguments that do not fit, naming one.
+  """
+  _, properties = TOOLS[name]
+  for other in fields.keys() - {*properties, 'model'}:
+    expected = f'only {[*properties, "model"]}'
+    raise settings.SettingsError(other, fields[other], expected)
+  if (needed := next(iter(properties))) not in fields:
+    raise ValueError(f'{needed}: missing; expected a text.')
+  server = await asyncio.shield(opened())
+  if name == 'read_document':
+    return _read_document(server.models, fields)
+  answer = server.search if name == 'search' else server.ask
+  return await answer(dict(fields))
 
 
 def _read_document(
@@ -91,7 +81,7 @@ def _read_document(
   raise settings.SettingsError('document', name, expected)
 
 
-def make(tools: Tools) -> Any:
+def make(opened: Opened) -> Any:
   """Return the server of the protocol; ImportError without its package."""
   try:
     from mcp.server import lowlevel
@@ -125,7 +115,7 @@ def make(tools: Tools) -> Any:
       message = f'No tool {params.name!r}, only {[*TOOLS]}.'
       raise exceptions.MCPError(types.INVALID_PARAMS, message)
     try:
-      result = await tools.call(params.name, params.arguments or {})
+      result = await call(opened, params.name, params.arguments or {})
     except Exception as error:
       line = http.problem(error)[0]['error']['message']
       content = [types.TextContent(type='text', text=line)]
@@ -144,13 +134,18 @@ def make(tools: Tools) -> Any:
 
 def run(load: Callable[[], models_lib.Models], limits: Any) -> None:
   """Serve the tools until stdin is closed; the log goes to stderr."""
-  tools = Tools(load, limits)
-  made = make(tools)
+
+  @functools.cache
+  def opened() -> asyncio.Future:
+    opening = asyncio.to_thread(lambda: app_lib.Server(load(), limits))
+    return asyncio.ensure_future(opening)
+
+  made = make(opened)
   from mcp.server import stdio
 
   async def serve() -> None:
     async with stdio.stdio_server() as streams:
-      tools.start()
+      opened()
       await made.run(*streams, made.create_initialization_options())
 
   asyncio.run(serve())

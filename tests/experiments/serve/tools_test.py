@@ -29,13 +29,15 @@ def opened(workdir):
   return models.open_models([workdir], 'minilm')
 
 
-def _call(opened, name, **fields):
-  async def call():
-    made = tools.Tools(lambda: opened, app.Limits())
-    made.start()
-    return await made.call(name, fields)
+def _server(opened):
+  async def server():
+    return app.Server(opened, app.Limits())
 
-  return asyncio.run(call())
+  return server
+
+
+def _call(opened, name, **fields):
+  return asyncio.run(tools.call(_server(opened), name, fields))
 
 
 def test_results_name_their_sources(opened):
@@ -104,9 +106,7 @@ def test_the_client_calls_the_tools(opened):
   from mcp.shared import exceptions
 
   async def call():
-    made = tools.Tools(lambda: opened, app.Limits())
-    made.start()
-    async with client_lib.Client(tools.make(made)) as client:
+    async with client_lib.Client(tools.make(_server(opened))) as client:
       listed = (await client.list_tools()).tools
       assert [x.name for x in listed] == [*tools.TOOLS]
       assert listed[0].input_schema['required'] == ['query']
@@ -161,4 +161,4 @@ def test_the_command_speaks_the_protocol_alone_and_ends(workdir):
 def test_the_missing_package_is_named(opened, monkeypatch):
   monkeypatch.setitem(sys.modules, 'mcp_types', None)
   with pytest.raises(ImportError, match=r'\[mcp\]'):
-    tools.make(tools.Tools(lambda: opened, app.Limits()))
+    tools.make(_server(opened))
