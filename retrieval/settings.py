@@ -141,6 +141,25 @@ def build(
     raise ValueError(f'{name}: {error}') from None
 
 
+def renamed(
+  cls: type, source: object, stated: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+  """Return fields of a dataclass by other names for them; None is left out.
+
+  Args:
+    stated: values by the other names, more than these too.
+    names: the other name -> the field.
+
+  Raises:
+    SettingsError: naming `source` and the other name of a value that does not fit.
+  """
+  known = hints(cls)
+  fields = {x: stated[x] for x in names if stated.get(x) is not None}
+  for name, value in fields.items():
+    check_value(f'{source}: {name}', value, known[names[name]])
+  return {names[name]: value for name, value in fields.items()}
+
+
 def required(cls: type) -> list[str]:
   """Names of the fields without a default."""
   return [

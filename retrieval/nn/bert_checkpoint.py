@@ -110,12 +110,17 @@ def read_config(
     'hidden_act': tuple(ACTIVATIONS),
     'relative_attention_num_buckets': (bert_family.BUCKETS,),
   }
-  is_modern = fields['model_type'] == modern_bert_checkpoint.MODEL
+  act, is_modern = (
+    'hidden_act',
+    fields['model_type'] == modern_bert_checkpoint.MODEL,
+  )
   if is_modern:
-    supported |= modern_bert_checkpoint.SUPPORTED
     # Its code reads neither; files state them.
     del supported['hidden_act'], supported['position_embedding_type']
+    act = 'hidden_activation'
+    supported |= modern_bert_checkpoint.SUPPORTED | {act: tuple(ACTIVATIONS)}
   check_fields(path, fields, supported)
+  overrides = {'activation': ACTIVATIONS[fields.get(act, 'gelu')]} | overrides
   if is_modern:
     return modern_bert_checkpoint.make_config(str(path), fields, **overrides)
   model, make, more = fields['model_type'], bert.BertConfig, {}
@@ -133,7 +138,6 @@ def read_config(
     raise ValueError(f'{path}: missing fields {missing}.')
   names = FIELDS | {k: v for k, v in OPTIONAL_FIELDS.items() if v in fields}
   values = {ours: fields[theirs] for ours, theirs in names.items()} | more
-  values['activation'] = ACTIVATIONS[fields.get('hidden_act', 'gelu')]
   if first and isinstance(values['max_length'], int):
     values['max_length'] -= first
   try:

@@ -52,7 +52,6 @@ def _encode(
   mask = attended & (jnp.arange(ids.shape[1]) < lengths[:, None])
   ids = jnp.where(attended, ids, ~ids)
   hidden = model.apply({'params': params['bert']}, ids, mask).hidden
-  layers = *layers, sentence_layers.NORMALIZE
   return sentence_layers.apply(layers, params, hidden)
 
 

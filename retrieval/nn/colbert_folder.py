@@ -12,6 +12,7 @@ value that is not known is refused.
 
 from collections.abc import Callable, Collection, Mapping
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import Any, NamedTuple
@@ -31,9 +32,9 @@ from retrieval.nn import (
 from retrieval.store import hub, manifests
 
 _ARTIFACT = 'artifact.metadata'
+_MASK, _NORMALIZE = 'MultiVectorMask', sentence_layers.NORMALIZE
 # Fields of files -> ours
 _COLBERT_AI = {
-  'dim': 'vector_size',
   'query_maxlen': 'query_length',
   'doc_maxlen': 'passage_length',
   'query_token_id': 'query_marker',
@@ -49,6 +50,7 @@ _PYLATE = {
   'skiplist_words': 'skip_words',
 }
 _PYLATE_DEFAULTS = {
+  'strip': True,
   'query_marker': '[Q] ',
   'passage_marker': '[D] ',
   'passage_length': 180,
@@ -58,8 +60,6 @@ _PYLATE_DEFAULTS = {
 _LENGTHS = {'query_length': 'query_length', 'document_length': 'passage_length'}
 _EXPANSION = {'length': 'filled_length', 'attend': 'attend_to_masks'}
 _SENTENCE = 'model_type', '__version__', 'prompts', 'default_prompt_name'
-_DENSE = 'in_features', 'out_features', 'bias', 'activation_function'
-_DENSE += ('use_residual',)
 _TRANSFORMER = 'max_seq_length', 'do_lower_case', 'unpad_inputs'
 _TRANSFORMER += (*_LENGTHS, 'query_expansion')
 # Fields -> supported values
@@ -79,6 +79,9 @@ _OF_MASK = {
   'skiplist_tasks': (['document'], 'document', None),
   'keep_only_token_ids': (None,),
 }
+
+
+_renamed = functools.partial(settings.renamed, colbert_rows.ColbertConfig)
 
 
 class Model(NamedTuple):
@@ -144,13 +147,10 @@ def _colbert_ai(folder: pathlib.Path) -> Model:
     )
   encoder, params, _ = bert_checkpoint.convert(tensors, encoder, str(folder))
   fields = {'attend_to_masks': False, 'vector_size': len(linear)}
-  fields |= colbert_rows.renamed(file, stated, _COLBERT_AI)
+  bert_checkpoint.check_fields(file, stated, {'dim': (len(linear), None)})
+  fields |= _renamed(file, stated, _COLBERT_AI)
   if not stated.get('mask_punctuation', True):
     fields['skip_words'] = ()
-  if fields['vector_size'] != len(linear):
-    raise ValueError(
-      f'{file}: dim {fields["vector_size"]}; linear.weight has {len(linear)}.'
-    )
   kernel = np.ascontiguousarray(linear.T, np.float32)
   tokenizer = tokenization.WordPieceTokenizer(folder)
   layers = {'dense_0': {'kernel': kernel}}
@@ -179,10 +179,11 @@ class _Modules:
   def __init__(self, folder: pathlib.Path, others: Collection[str]):
     """Read the encoder, its tokenizer and its settings."""
     self.folder, self.file = folder, folder / sentence_folder.MODULES
-    self.kinds, self.places = sentence_folder.read_modules(
+    self.kinds, places = sentence_folder.read_modules(
       self.file, (('Transformer',),), others
     )
-    self.root = folder / self.places[0]
+    self.root = folder / places[0]
+    self.others = list(zip(self.kinds, places, strict=True))[1:]
     self.encoder, self.params, _ = bert_checkpoint.load_mlm(
       self.root, bert_checkpoint.MODELS
     )
@@ -202,34 +203,24 @@ class _Modules:
     token = token.get('content') if isinstance(token, dict) else token
     return token if isinstance(token, str) else default
 
-  def of(self, kind: str) -> list[pathlib.Path]:
-    """Return the config.json of each module of a kind."""
-    pairs = zip(self.kinds, self.places, strict=True)
+  def of(self, *kinds: str) -> list[pathlib.Path]:
+    """Return the config.json of each module of these kinds."""
     return [
-      self.folder / x / 'config.json' for name, x in pairs if name == kind
+      self.folder / place / 'config.json'
+      for kind, place in self.others
+      if kind in kinds
     ]
 
   def read(
-    self, source: pathlib.Path, fields: dict[str, Any], mask: str, **supported
+    self, source: pathlib.Path, fields: dict[str, Any], mask: str
   ) -> Model:
-    """Read the layers, and return the model.
-
-    Args:
-      mask: token that fills queries.
-      supported: values that fields of Dense may have.
-    """
-    for file in self.of('Dense'):
-      names = *_DENSE, *_OF_TOKENS
-      _check(file, manifests.read_object(file), names, supported)
-    pairs = [
-      (kind, place)
-      for kind, place in zip(self.kinds, self.places, strict=True)
-      if kind in ('Dense', sentence_layers.NORMALIZE)
-    ]
-    if pairs and pairs[-1][0] == sentence_layers.NORMALIZE:
-      pairs.pop()  # One follows in any case.
-    kinds, places = zip(*pairs, strict=True) if pairs else ((), ())
-    layers, params = sentence_layers.read(self.folder, kinds, places)
+    """Read the layers, and return the model; `mask` is the token that fills queries."""
+    pairs = (x for x in self.others if x[0] != _MASK)
+    layers, params = sentence_layers.read(
+      self.folder, *zip(*pairs, strict=True)
+    )
+    if layers[-1] != _NORMALIZE:
+      layers = *layers, _NORMALIZE
     width = sentence_layers.width(layers, params, self.encoder.d_model)
     fields |= {'layers': layers, 'vector_size': width}
     file = self.root / 'tokenizer.json'
@@ -240,26 +231,22 @@ class _Modules:
 def _pylate(folder: pathlib.Path) -> Model:
   file = folder / sentence_folder.PROMPTS
   names = *_SENTENCE, *_PYLATE, 'similarity_fn_name'
-  supported = {'do_query_expansion': (True, False, None)}
+  supported = {
+    'do_query_expansion': (True, False, None),
+    'default_prompt_name': (None,),
+  }
   stated = _check(file, manifests.read_object(file), names, supported)
   modules = _Modules(folder, ('Dense',))
   if len(modules.kinds) < 2:
     raise ValueError(f'{modules.file}: expected a Dense after the Transformer.')
-  fields = _PYLATE_DEFAULTS | colbert_rows.renamed(file, stated, _PYLATE)
-  fields['strip'] = True
+  fields = _PYLATE_DEFAULTS | _renamed(file, stated, _PYLATE)
   if stated.get('do_query_expansion') is False:
     fields['filled_length'] = 0
-  # The default prompt precedes queries and passages.
-  sentence_folder.read_prompts(file, stated)
-  prompts, name = stated.get('prompts'), stated.get('default_prompt_name')
-  prompt = prompts[name] if name else ''
-  fields |= {'query_prompt': prompt or '', 'passage_prompt': prompt or ''}
   words = fields['skip_words']
   if any(modules.tokenizer.token_to_id(x) is None for x in words):
     # PyLate has the unknown token for a word that is unknown.
     fields['skip_words'] = (*words, modules.special('unk_token', '[UNK]'))
   mask = modules.special('mask_token', '[MASK]')
-  # PyLate does not read the names of inputs and outputs.
   return modules.read(file, fields, mask)
 
 
@@ -267,8 +254,7 @@ def _sentence_transformers(folder: pathlib.Path) -> Model:
   file = folder / sentence_folder.PROMPTS
   supported = {'similarity_fn_name': ('maxsim', None)}
   stated = _check(file, manifests.read_object(file), _SENTENCE, supported)
-  normalize = sentence_layers.NORMALIZE
-  modules = _Modules(folder, ('Dense', 'MultiVectorMask', normalize))
+  modules = _Modules(folder, ('Dense', _MASK, _NORMALIZE))
   fields = _rows(modules)
   sentence_folder.read_prompts(file, stated)
   for side, name in (('query', 'query'), ('passage', 'document')):
@@ -280,27 +266,25 @@ def _sentence_transformers(folder: pathlib.Path) -> Model:
     fields[f'{side}_marker'] = marker
     fields[f'{side}_prompt'] = prompt[len(marker) :]
   fields['skip_words'] = ()
-  for mask in modules.of('MultiVectorMask'):
+  for mask in modules.of(_MASK):
     of_mask = _check(
       mask, manifests.read_object(mask), ('skiplist_words',), _OF_MASK
     )
-    fields |= colbert_rows.renamed(
-      mask, of_mask, {'skiplist_words': 'skip_words'}
-    )
-  for layer in modules.of(normalize):
+    fields |= _renamed(mask, of_mask, {'skiplist_words': 'skip_words'})
+  for layer in modules.of('Dense', _NORMALIZE):
     of_layer = sentence_folder.read_fields(layer, needed=False)
-    defaults = {'module_input_name': 'sentence_embedding'}
-    _check(layer, defaults | of_layer, (), _OF_TOKENS)
-  layers = [x for x in modules.kinds if x != 'MultiVectorMask']
-  masked = len(layers) < len(modules.kinds) or not fields['filled_length']
-  if layers[-1] != normalize or not masked:
+    of_layer = {'module_input_name': 'sentence_embedding'} | of_layer
+    bert_checkpoint.check_fields(layer, of_layer, _OF_TOKENS)
+  layers = [x for x in modules.kinds if x != _MASK]
+  masked = _MASK in modules.kinds or not fields['filled_length']
+  if layers[-1] != _NORMALIZE or not masked:
     raise ValueError(
       f'{modules.file}: modules {modules.kinds}; expected a Normalize after the last '
       'Dense, and a MultiVectorMask where query_expansion is stated.'
     )
   expansion = modules.lengths.get('query_expansion') or {}
   mask = expansion.get('token') or modules.special('mask_token', '[MASK]')
-  return modules.read(file, fields, mask, **_OF_TOKENS)
+  return modules.read(file, fields, mask)
 
 
 def _rows(modules: _Modules) -> dict[str, Any]:
@@ -309,7 +293,7 @@ def _rows(modules: _Modules) -> dict[str, Any]:
   limit = modules.encoder.max_length
   limit = min(limit, sentence_folder.text_length(modules.root, stated) or limit)
   fields = {'query_length': limit, 'passage_length': limit}
-  fields |= colbert_rows.renamed(file, stated, _LENGTHS)
+  fields |= _renamed(file, stated, _LENGTHS)
   expansion = stated.get('query_expansion')
   if expansion is None:
     return fields | {'filled_length': 0}
@@ -320,9 +304,8 @@ def _rows(modules: _Modules) -> dict[str, Any]:
   strategies = {'strategy': ('fixed', 'min')}
   _check(source, expansion, (*_EXPANSION, 'token'), strategies)
   fields['attend_to_masks'] = False
-  fields |= colbert_rows.renamed(source, expansion, _EXPANSION)
-  length, fixed = fields['filled_length'], expansion['strategy'] == 'fixed'
-  fields['query_length'] = (
-    length if fixed else max(length, fields['query_length'])
-  )
-  return fields
+  fields |= _renamed(source, expansion, _EXPANSION)
+  length = fields['filled_length']
+  if expansion['strategy'] == 'min':
+    length = max(length, fields['query_length'])
+  return fields | {'query_length': length}

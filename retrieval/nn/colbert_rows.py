@@ -10,7 +10,8 @@ Khattab and Zaharia 2020, section 3.2:
 Dimension key: n tokens of a row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+import contextlib
 import dataclasses
 import json
 import string
@@ -50,8 +51,11 @@ class ColbertConfig:
   attend_to_masks: bool = True  # whether tokens attend to a query's [MASK]
   # tokens of passages without a vector; those that the vocabulary lacks are ignored
   skip_words: tuple[str, ...] = PUNCTUATION
-  # above the encoder, as of `sentence_layers.read`; a Normalize follows
-  layers: tuple[str, ...] = (sentence_layers.IDENTITY,)
+  # above the encoder, as of `sentence_layers.read`
+  layers: tuple[str, ...] = (
+    sentence_layers.IDENTITY,
+    sentence_layers.NORMALIZE,
+  )
 
   def __post_init__(self):
     settings.check(self)
@@ -69,21 +73,6 @@ class ColbertConfig:
     if not self.skip_words:
       del fields['skip_words']
     return fields
-
-
-def renamed(
-  source: object, stated: Mapping[str, Any], names: Mapping[str, str]
-) -> dict[str, Any]:
-  """Return fields of `ColbertConfig` by other names for them; None is left out.
-
-  Raises:
-    ValueError: naming `source` and the other name of a value that does not fit.
-  """
-  hints = settings.hints(ColbertConfig)
-  fields = {x: stated[x] for x in names if stated.get(x) is not None}
-  for name, value in fields.items():
-    settings.check_value(f'{source}: {name}', value, hints[names[name]])
-  return {names[name]: value for name, value in fields.items()}
 
 
 class JsonTokenizer:
@@ -117,11 +106,10 @@ class JsonTokenizer:
     texts = list(arguments.texts(texts, 'texts'))
     with rust_tokenizers.refusing(self._path, 'cannot encode a text'):
       encodings = self._tokenizer.encode_batch_fast(texts)
-    body = max_length - self._specials_after
-    rows = [encoding.ids for encoding in encodings]
+    end = self._specials_after
     return [
-      row if len(row) <= max_length else row[:body] + row[body - max_length :]
-      for row in rows
+      x if len(x) <= max_length else x[: max_length - end] + x[len(x) - end :]
+      for x in (encoding.ids for encoding in encodings)
     ]
 
 
@@ -142,8 +130,10 @@ class Rows:
     self._query, self._passage = (
       [tokenizer.id_of(x)] if x else [] for x in markers
     )
-    skipped = [_id_or_none(tokenizer, word) for word in config.skip_words]
-    self._skipped = np.unique([i for i in skipped if i is not None])
+    self._skipped = []
+    for word in config.skip_words:
+      with contextlib.suppress(ValueError):
+        self._skipped.append(tokenizer.id_of(word))
     first = tokenizer.encode_ids_batch([''], config.passage_length)[0][0]
     if first in self._skipped:
       raise ValueError(
@@ -180,10 +170,3 @@ class Rows:
       texts = [text.strip() for text in texts]
     rows = self._tokenizer.encode_ids_batch(texts, length - len(marker))
     return [[row[0], *marker, *row[1:]] for row in rows]
-
-
-def _id_or_none(tokenizer: Tokenizer, token: str) -> int | None:
-  try:
-    return tokenizer.id_of(token)
-  except ValueError:
-    return None

@@ -11,9 +11,7 @@ a CrossEncoder of sentence-transformers, or of Hugging Face's
 from collections.abc import Sequence
 import dataclasses
 import functools
-import json
 import os
-import pathlib
 from typing import Any
 
 from jax import numpy as jnp
@@ -28,24 +26,18 @@ from retrieval.nn import (
   bert,
   bert_checkpoint,
   bert_family,
+  embedders,
   sentence_folder,
 )
 from retrieval.store import hub, manifests
 from retrieval.tokenization import rust_tokenizers
 
-# File -> field -> supported values, where it is there
-_SUPPORTED = {
-  'config_sentence_transformers.json': {
-    'model_type': ('CrossEncoder',),
-    'default_prompt_name': (None,),
-  },
-  'sentence_bert_config.json': {
-    'transformer_task': ('sequence-classification',),
-    'do_lower_case': (False,),
-  },
-  'tokenizer_config.json': {},
+# Field -> supported values, where it is there
+_PROMPT_FIELDS = {
+  'model_type': ('CrossEncoder',),
+  'default_prompt_name': (None,),
 }
-_LENGTHS = 'max_seq_length', 'model_max_length'  # in these files
+_TASKS = ('sequence-classification',)
 _HEAD = 'classifier'
 # The head's layers in RoBERTa, MPNet and ModernBERT -> their names here
 _BERT_NAMES = {
@@ -67,10 +59,9 @@ def _encode(
   mask, types = bert.segments(ids, lengths, sep_id)
   if isinstance(config, bert_family.FamilyConfig):
     types = None
-  # The last layer is computed at [CLS] alone, where the layers allow it.
-  whole = bert_family.is_mpnet(config)
-  whole |= getattr(config, 'classifier_pooling', 'cls') != 'cls'
-  first = None if whole else jnp.zeros((len(ids), 1), jnp.int32)
+  # The last layer is computed at [CLS] alone, but in MPNet, which cannot.
+  first = jnp.zeros((len(ids), 1), jnp.int32)
+  first = None if bert_family.is_mpnet(config) else first
   model = bert_family.module(config)
   pooled = model.apply({'params': params}, ids, mask, types, first).pooled
   head = params[_HEAD]
@@ -157,7 +148,13 @@ def load(path: str | os.PathLike) -> CrossReranker:
   config = bert_checkpoint.read_config(
     folder / 'config.json', bert_checkpoint.MODELS
   )
-  max_length = min([config.max_length, *_lengths(folder)])
+  modules = folder / sentence_folder.MODULES
+  if modules.is_file():
+    sentence_folder.read_modules(modules, (('Transformer',),), ())
+  file = folder / sentence_folder.PROMPTS
+  sentence_folder.read_fields(file, needed=False, **_PROMPT_FIELDS)
+  lengths = sentence_folder.read_lengths(folder, transformer_task=_TASKS)
+  stated = sentence_folder.text_length(folder, lengths) or config.max_length
   source = weights.find(folder)
   tensors = {_renamed(k): x for k, x in weights.read(source).items()}
   shapes = [(1, config.d_model), (1,)]
@@ -171,35 +168,16 @@ def load(path: str | os.PathLike) -> CrossReranker:
   if not config.pooler:
     raise ValueError(f'{source}: no pooler.dense; expected it below {_HEAD}.')
   kernel, bias = (np.array(x.T, np.float32) for x in head)
-  file = folder / 'tokenizer.json'
-  tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
-  if max(tokenizer.get_vocab().values()) >= config.vocab_size:
-    raise ValueError(
-      f'{file}: more tokens than vocab_size {config.vocab_size}.'
-    )
+  tokenizer = embedders.read_tokenizer(
+    folder / 'tokenizer.json',
+    bool(lengths.get('do_lower_case')),
+    config.vocab_size,
+  )
   params[_HEAD] = {'kernel': kernel, 'bias': bias}
+  max_length = min(stated, config.max_length)
   return CrossReranker(config, params, tokenizer, max_length)
 
 
 def _renamed(name: str) -> str:
   layer, _, kind = name.rpartition('.')
   return f'{_BERT_NAMES.get(layer, layer)}.{kind}'
-
-
-def _lengths(folder: pathlib.Path) -> list[int]:
-  """Return the limits of a row's length; ValueError for what is not supported."""
-  modules = folder / sentence_folder.MODULES
-  if modules.is_file():
-    try:
-      kinds = [x['type'] for x in json.loads(modules.read_text('utf-8'))]
-    except (ValueError, RecursionError, KeyError, TypeError) as e:
-      raise ValueError(f'{modules}: {type(e).__name__} {e}.') from None
-    if [x.rpartition('.')[2] for x in kinds] != ['Transformer']:
-      raise ValueError(f'{modules}: {kinds}; expected one Transformer.')
-  limits = []
-  for name, supported in _SUPPORTED.items():
-    if (folder / name).is_file():
-      fields = manifests.read_object(folder / name)
-      bert_checkpoint.check_fields(folder / name, fields, supported)
-      limits += [fields[x] for x in _LENGTHS if fields.get(x)]
-  return [int(x) for x in limits]

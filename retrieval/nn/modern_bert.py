@@ -24,11 +24,9 @@ from retrieval.kernels import backend, products
 from retrieval.nn import bert, partitioning
 
 GLOBAL, LOCAL = 'full_attention', 'sliding_attention'  # as checkpoints say
-ACTIVATIONS = {**bert.ACTIVATIONS, 'silu': jax.nn.silu}
 
 _QUERIES = 512  # that attend at once, where logits are held
 
-Activation = Literal['gelu', 'gelu_tanh', 'relu', 'silu']  # keys of ACTIVATIONS
 Theta = Annotated[float, settings.Range(1)]
 
 
@@ -43,27 +41,19 @@ class ModernBertConfig(bert.BertConfig):
   d_ff: bert.Width = 1152  # width of the feed-forward and of its gate
   num_layers: bert.Layers = 22
   max_length: bert.Length = 8192
-  activation: Activation = 'gelu'
   layer_norm_eps: bert.Epsilon = 1e-5
   pooler: bool = False  # whether the first layer of a classifier follows
-  # kind of each layer
-  layer_types: tuple[Literal['full_attention', 'sliding_attention'], ...] = (
-    *(GLOBAL, LOCAL, LOCAL) * 7,
-    GLOBAL,
-  )
+  # kind of each layer; (): each n-th one is global, the first, too
+  layer_types: tuple[Literal['full_attention', 'sliding_attention'], ...] = ()
+  global_attn_every_n_layers: settings.Size = 3
   local_attention: settings.Size = 128  # 2 W
   global_rope_theta: Theta = 160_000.0  # base of the angles in global layers
   local_rope_theta: Theta = 10_000.0  # and in local layers
-  norm_bias: bool = False  # whether norms have a bias
-  attention_bias: bool = False  # and the projections of attention
-  mlp_bias: bool = False  # and the feed-forward
   classifier_pooling: Literal['cls', 'mean'] = 'cls'
-  classifier_activation: Activation = 'gelu'
-  classifier_bias: bool = False
 
   def __post_init__(self):
     super().__post_init__()
-    if len(self.layer_types) != self.num_layers:
+    if len(self.layer_types) not in (0, self.num_layers):
       raise ValueError(
         f'layer_types has {len(self.layer_types)} items; expected one for each of '
         f'{self.num_layers} layers.'
@@ -73,9 +63,21 @@ class ModernBertConfig(bert.BertConfig):
         f'Heads of {self.d_model // self.num_heads} dimensions; expected pairs.'
       )
 
+  def is_local(self, layer: int) -> bool:
+    """Whether a layer attends to nearby tokens alone."""
+    if self.layer_types:
+      return self.layer_types[layer] == LOCAL
+    return layer % self.global_attn_every_n_layers > 0
+
 
 def _norm(config: ModernBertConfig, name: str) -> bert.LayerNorm:
-  return bert.LayerNorm(config, config.norm_bias, name=name)
+  return bert.LayerNorm(config, use_bias=False, name=name)
+
+
+def _dense(
+  config: ModernBertConfig, features: int, axes: tuple[str, str], name: str
+) -> nn.Dense:
+  return bert.dense(config, features, axes, name, use_bias=False)
 
 
 def rotations(
@@ -100,55 +102,46 @@ def _rotate(x, cosines, sines):
 
 
 def attend(
-  query: Float[Array, 'b h q k'],
+  query: Float[Array, 'b h l k'],
   key: Float[Array, 'b h l k'],
   value: Float[Array, 'b h l k'],
   mask: Bool[Array, 'b l'],
   window: int | None,
-  positions: Int[Array, 'b q'] | None = None,
-) -> Float[Array, 'b h q k']:
+) -> Float[Array, 'b h l k']:
   """Attend to positions that `mask` allows, at most `window` away; None is all.
 
   Many queries go block by block, so that memory does not grow with the square of l.
 
   Args:
-    query: already scaled, of all positions or of `positions`.
+    query: already scaled.
   """
-  count, length = query.shape[2], key.shape[2]
-  if positions is None and count > _QUERIES:
-    if window is not None or backend.is_cpu():  # other kernels hold no logits
-      return _attend_in_blocks(query, key, value, mask, window)
-  seen = mask[:, None]
-  if window is not None:
-    at = jnp.arange(length)[None] if positions is None else positions
-    distance = jnp.abs(jnp.arange(length) - at[..., None])
-    seen = seen & (distance <= window)
-  return products.attend(query, key, value, None, seen[:, None])
-
-
-def _attend_in_blocks(query, key, value, mask, window):
-  """As `attend`, from all positions."""
-  length = query.shape[2]
-  size, after = length, -length % _QUERIES
-
-  def pad(x, before, after):
-    return jnp.pad(x, ((0, 0), (0, 0), (before, after), (0, 0)))
-
-  query, keys = pad(query, 0, after), (key, value, mask[:, None, :, None])
-  if window is not None:
+  length, mask = query.shape[2], mask[:, None, None]
+  if window is not None and window >= length - 1:
+    window = None
+  is_fused = window is None and not backend.is_cpu()  # holds no logits
+  if is_fused or length <= _QUERIES:
+    at = np.arange(length)
+    near = True if window is None else np.abs(at - at[:, None]) <= window
+    return products.attend(query, key, value, None, mask & near)
+  after = -length % _QUERIES
+  query = jnp.pad(query, ((0, 0), (0, 0), (0, after), (0, 0)))
+  size, near = length, True  # keys of a block
+  if window is not None:  # the keys begin `window` before the queries
     size = _QUERIES + 2 * window
-    keys = [pad(x, window, window + after) for x in keys]
+    near = np.arange(size) - window - np.arange(_QUERIES)[:, None]
+    near = np.abs(near) <= window
+    sides = window, window + after
+    mask = jnp.pad(mask, ((0, 0), (0, 0), (0, 0), sides))
+    key, value = (
+      jnp.pad(x, ((0, 0), (0, 0), sides, (0, 0))) for x in (key, value)
+    )
 
   def block(start):
-    q = jax.lax.dynamic_slice_in_dim(query, start, _QUERIES, axis=2)
+    part = jax.lax.dynamic_slice_in_dim
     first = 0 if window is None else start
-    k, v, m = (
-      jax.lax.dynamic_slice_in_dim(x, first, size, axis=2) for x in keys
-    )
-    seen = jnp.swapaxes(m, 2, 3)
-    if window is not None:
-      distance = np.arange(size) - window - np.arange(_QUERIES)[:, None]
-      seen = seen & (np.abs(distance) <= window)
+    q = part(query, start, _QUERIES, axis=2)
+    k, v = (part(x, first, size, axis=2) for x in (key, value))
+    seen = part(mask, first, size, axis=3) & near
     return products.attend(q, k, v, None, seen)
 
   blocks = jax.lax.map(block, jnp.arange(0, length, _QUERIES))
@@ -159,34 +152,27 @@ class Attention(nn.Module):
   """Bidirectional attention of one layer."""
 
   config: ModernBertConfig
-  kind: str
+  is_local: bool
 
   @nn.compact
   def __call__(
-    self,
-    x: Float[Array, 'b l d'],
-    mask: Bool[Array, 'b l'],
-    positions: Int[Array, 'b m'] | None,
-  ) -> Float[Array, 'b _ d']:
-    """Attend from all positions, or from `positions`."""
+    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
+  ) -> Float[Array, 'b l d']:
+    """Attend to the positions that `mask` allows."""
     config, (rows, length, d) = self.config, x.shape
-    heads, bias = config.num_heads, config.attention_bias
-    y = bert.dense(config, 3 * d, ('embed', 'heads'), 'qkv', bias)(x)
+    heads = config.num_heads
+    y = _dense(config, 3 * d, ('embed', 'heads'), 'qkv')(x)
     y = y.reshape(rows, length, 3, heads, d // heads)
     query, key, value = y.transpose(2, 0, 3, 1, 4)
-    is_local = self.kind == LOCAL
-    theta = config.local_rope_theta if is_local else config.global_rope_theta
+    theta, window = config.global_rope_theta, None
+    if self.is_local:
+      theta, window = config.local_rope_theta, config.local_attention // 2
     angles = rotations(length, d // heads, theta)
     query = _rotate(query * (d // heads) ** -0.5, *angles)
     key = _rotate(key, *angles)
-    if positions is not None:
-      query = jnp.take_along_axis(query, positions[:, None, :, None], axis=2)
-    window = config.local_attention // 2
-    is_global = not is_local or window >= length - 1
-    window = None if is_global else window
-    y = attend(query, key, value, mask, window, positions)
-    y = y.transpose(0, 2, 1, 3).reshape(rows, -1, d)
-    return bert.dense(config, d, ('heads', 'embed'), 'output', bias)(y)
+    y = attend(query, key, value, mask, window)
+    y = y.transpose(0, 2, 1, 3).reshape(rows, length, d)
+    return _dense(config, d, ('heads', 'embed'), 'output')(y)
 
 
 class Layer(nn.Module):
@@ -197,43 +183,20 @@ class Layer(nn.Module):
 
   @nn.compact
   def __call__(
-    self,
-    x: Float[Array, 'b l d'],
-    mask: Bool[Array, 'b l'],
-    positions: Int[Array, 'b m'] | None = None,
-  ) -> Float[Array, 'b _ d']:
-    """Apply the layer at all positions, or at `positions`."""
+    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
+  ) -> Float[Array, 'b l d']:
+    """Apply the layer."""
     config = self.config
     # The embeddings, which the first layer reads, are already normalized.
     y = _norm(config, 'attention_norm')(x) if self.index else x
-    attention = Attention(
-      config, config.layer_types[self.index], name='attention'
-    )
-    y = attention(y, mask, positions)
-    if positions is not None:
-      x = jnp.take_along_axis(x, positions[..., None], axis=1)
-    x = x + y
-    y, bias = _norm(config, 'feed_forward_norm')(x), config.mlp_bias
-    axes = 'embed', 'mlp'
-    y = bert.dense(config, 2 * config.d_ff, axes, 'intermediate', bias)(y)
+    attention = Attention(config, config.is_local(self.index), name='attention')
+    x = x + attention(y, mask)
+    y = _norm(config, 'feed_forward_norm')(x)
+    y = _dense(config, 2 * config.d_ff, ('embed', 'mlp'), 'intermediate')(y)
     y = partitioning.constrain(y, 'batch', 'length', 'mlp')
     y, gate = jnp.split(y, 2, axis=-1)
-    y = ACTIVATIONS[config.activation](y) * gate
-    return x + bert.dense(config, x.shape[-1], axes[::-1], 'output', bias)(y)
-
-
-class Pooler(nn.Module):
-  """First layer of a classifier."""
-
-  config: ModernBertConfig
-
-  @nn.compact
-  def __call__(self, x: Float[Array, 'b d']) -> Float[Array, 'b d']:
-    """Map the vectors of rows: [CLS], or the means of all tokens."""
-    config = self.config
-    axes, bias = ('embed', 'heads'), config.classifier_bias
-    x = bert.dense(config, config.d_model, axes, 'dense', bias)(x)
-    return _norm(config, 'norm')(ACTIVATIONS[config.classifier_activation](x))
+    y = bert.ACTIVATIONS[config.activation](y) * gate
+    return x + _dense(config, config.d_model, ('mlp', 'embed'), 'output')(y)
 
 
 class ModernBert(nn.Module):
@@ -257,8 +220,7 @@ class ModernBert(nn.Module):
       ids: tokens, [CLS] first.
       mask: False at padding.
       type_ids, train: without effect, as there are no segments and no dropout.
-      positions: positions of the output; None is every position. A pooler over all
-        tokens needs all.
+      positions: positions of the output; None is every position.
 
     Raises:
       ValueError: for rows of more than `max_length` tokens.
@@ -273,14 +235,14 @@ class ModernBert(nn.Module):
     x = _norm(config, 'embedding_norm')(x)
     for i in range(config.num_layers):
       x = partitioning.constrain(x, 'batch', 'length', 'embed')
-      last = i == config.num_layers - 1
-      layer = Layer(config, i, name=f'layer_{i}')
-      x = layer(x, mask, positions if last else None)
-    if positions is not None and not config.num_layers:
+      x = Layer(config, i, name=f'layer_{i}')(x, mask)
+    x, row = _norm(config, 'final_norm')(x), None
+    if config.pooler:
+      is_mean = config.classifier_pooling == 'mean'
+      row = bert.mean_pool(x, mask).astype(x.dtype) if is_mean else x[:, 0]
+      axes = 'embed', 'heads'
+      row = _dense(config, config.d_model, axes, 'pooler_dense')(row)
+      row = _norm(config, 'pooler_norm')(bert.ACTIVATIONS['gelu'](row))
+    if positions is not None:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
-    x = _norm(config, 'final_norm')(x)
-    if not config.pooler:
-      return bert.BertOutput(x, None)
-    is_mean = config.classifier_pooling == 'mean'
-    row = bert.mean_pool(x, mask).astype(x.dtype) if is_mean else x[:, 0]
-    return bert.BertOutput(x, Pooler(config, name='pooler')(row))
+    return bert.BertOutput(x, row)

@@ -11,52 +11,37 @@ from retrieval.nn import modern_bert
 
 MODEL = 'modernbert'
 WORD = 'embeddings.tok_embeddings.weight'
-ACTIVATIONS = {
-  'gelu': 'gelu',
-  'gelu_new': 'gelu_tanh',
-  'gelu_pytorch_tanh': 'gelu_tanh',
-  'relu': 'relu',
-  'silu': 'silu',
-  'swish': 'silu',
-}
 # The masked-language-model head, which an encoder does not need
 REDUNDANT = re.compile(
   r'head\.(dense|norm)\.(weight|bias)|decoder\.(weight|bias)'
 )
 # Field -> supported values, where it is there
 SUPPORTED = {
-  'hidden_activation': tuple(ACTIVATIONS),
-  'classifier_activation': tuple(ACTIVATIONS),
-  'classifier_pooling': ('cls', 'mean'),
+  'classifier_activation': ('gelu',),
+  **dict.fromkeys(
+    ('norm_bias', 'attention_bias', 'mlp_bias', 'classifier_bias'), (False,)
+  ),
   'rope_scaling': (None,),
+  'sliding_window': (None,),
   'head_dim': (None,),
   'quantization_config': (None,),
 }
-_ROPE = {  # of each kind of layer, as above
-  'rope_type': ('default',),
-  'type': ('default',),
-  'partial_rotary_factor': (1, None),
-}
 _FIELDS = {
   'vocab_size': 'vocab_size',
-  'd_model': 'hidden_size',
-  'd_ff': 'intermediate_size',
-  'num_heads': 'num_attention_heads',
-  'num_layers': 'num_hidden_layers',
-  'max_length': 'max_position_embeddings',
-  'layer_norm_eps': 'norm_eps',
+  'hidden_size': 'd_model',
+  'intermediate_size': 'd_ff',
+  'num_attention_heads': 'num_heads',
+  'num_hidden_layers': 'num_layers',
+  'max_position_embeddings': 'max_length',
+  'norm_eps': 'layer_norm_eps',
   'initializer_range': 'initializer_range',
   **{
     name: name
     for name in (
-      *('local_attention', 'norm_bias', 'attention_bias', 'mlp_bias'),
-      *('classifier_pooling', 'classifier_bias'),
+      *('layer_types', 'global_attn_every_n_layers', 'local_attention'),
+      *('global_rope_theta', 'local_rope_theta', 'classifier_pooling'),
     )
   },
-}
-_ACTIVATED = {
-  'activation': 'hidden_activation',
-  'classifier_activation': 'classifier_activation',
 }
 _THETAS = {
   modern_bert.GLOBAL: 'global_rope_theta',
@@ -77,94 +62,56 @@ def make_config(
   Raises:
     ValueError: naming the field, for a value that is not supported.
   """
-
-  def whole(name, default, hint=settings.Size):
-    settings.check_value(f'{source}: {name}', stated.get(name, default), hint)
-    return stated.get(name, default)
-
-  values = {x: stated[y] for x, y in _FIELDS.items() if y in stated}
-  for ours, theirs in _ACTIVATED.items():
-    if theirs in stated:
-      values[ours] = ACTIVATIONS[stated[theirs]]
-  if stated.get('sliding_window') is not None:  # of transformers 5: one side
-    values['local_attention'] = 2 * whole('sliding_window', 0)
-  values['layer_types'] = stated.get('layer_types')
-  if values['layer_types'] is None:
-    layers = modern_bert.ModernBertConfig.num_layers
-    layers = whole('num_hidden_layers', layers, settings.SizeOrZero)
-    every = whole('global_attn_every_n_layers', 3)
-    kinds = modern_bert.GLOBAL, modern_bert.LOCAL
-    values['layer_types'] = tuple(kinds[i % every > 0] for i in range(layers))
+  config = modern_bert.ModernBertConfig
+  values = settings.renamed(config, source, stated, _FIELDS)
   values |= _thetas(source, stated) | overrides
-  return settings.build(modern_bert.ModernBertConfig, values, source)
+  return settings.build(config, values, source)
 
 
 def _thetas(source: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-  """Return the bases of the angles, under both of their names."""
+  """Return the bases of the angles that rope_parameters state."""
   rope = stated.get('rope_parameters') or {}
-  if (
-    not isinstance(rope, dict)
-    or not {*rope} <= {*_THETAS}
-    or not all(isinstance(x, dict) for x in rope.values())
-  ):
+  if not isinstance(rope, dict) or not all(map(_is_plain, rope.items())):
     raise ValueError(
-      f'{source}: rope_parameters {rope!r}; expected settings of '
+      f'{source}: rope_parameters {rope!r}; expected those of rope_type default for '
       f'{" and ".join(_THETAS)}.'
     )
-  values = {name: stated[name] for name in _THETAS.values() if name in stated}
-  for kind, name in _THETAS.items():
-    of_kind = rope.get(kind, {})
-    for field, value in of_kind.items():
-      if value not in _ROPE.get(field, (value,)):
-        raise ValueError(
-          f'{source}: rope_parameters.{kind}.{field} {value!r}; supported: '
-          f'{_ROPE[field][0]}.'
-        )
-    if 'rope_theta' in of_kind:
-      values[name] = of_kind['rope_theta']
-  if values.get('local_rope_theta', 0) is None:  # of transformers 4
-    values['local_rope_theta'] = values.get(
-      'global_rope_theta', modern_bert.ModernBertConfig.global_rope_theta
-    )
-  return values
+  return {
+    _THETAS[kind]: x['rope_theta']
+    for kind, x in rope.items()
+    if 'rope_theta' in x
+  }
 
 
-def _dense(
-  ours: str, theirs: str, rows: int, columns: int, bias: bool
-) -> Iterator[tuple]:
-  yield f'{ours}/kernel', f'{theirs}.weight', (columns, rows)
-  if bias:
-    yield f'{ours}/bias', f'{theirs}.bias', (columns,)
-
-
-def _norm(
-  ours: str, theirs: str, config: modern_bert.ModernBertConfig
-) -> Iterator[tuple]:
-  yield f'{ours}/norm/scale', f'{theirs}.weight', (config.d_model,)
-  if config.norm_bias:
-    yield f'{ours}/norm/bias', f'{theirs}.bias', (config.d_model,)
+def _is_plain(kind_and_rope: tuple[str, Any]) -> bool:
+  kind, rope = kind_and_rope
+  if kind not in _THETAS or not isinstance(rope, dict):
+    return False
+  whole = rope.get('partial_rotary_factor') in (1, None)
+  return whole and rope.get('rope_type', 'default') == 'default'
 
 
 def encoder_layout(config: modern_bert.ModernBertConfig) -> Iterator[tuple]:
   """Yield (path of the parameter, name of the tensor, shape of the tensor)."""
   d, f = config.d_model, config.d_ff
-  yield 'word/embedding', WORD, (config.vocab_size, d)
-  yield from _norm('embedding_norm', 'embeddings.norm', config)
+  dense, norms = {}, {'embedding_norm': 'embeddings.norm'}
   for i in range(config.num_layers):
-    ours, theirs, bias = f'layer_{i}', f'layers.{i}', config.attention_bias
+    ours, theirs = f'layer_{i}', f'layers.{i}'
     if i:
-      yield from _norm(f'{ours}/attention_norm', f'{theirs}.attn_norm', config)
-    name = f'{ours}/attention'
-    yield from _dense(f'{name}/qkv', f'{theirs}.attn.Wqkv', d, 3 * d, bias)
-    yield from _dense(f'{name}/output', f'{theirs}.attn.Wo', d, d, bias)
-    yield from _norm(f'{ours}/feed_forward_norm', f'{theirs}.mlp_norm', config)
-    bias = config.mlp_bias
-    yield from _dense(
-      f'{ours}/intermediate', f'{theirs}.mlp.Wi', d, 2 * f, bias
-    )
-    yield from _dense(f'{ours}/output', f'{theirs}.mlp.Wo', f, d, bias)
-  yield from _norm('final_norm', 'final_norm', config)
+      norms[f'{ours}/attention_norm'] = f'{theirs}.attn_norm'
+    norms[f'{ours}/feed_forward_norm'] = f'{theirs}.mlp_norm'
+    dense |= {
+      f'{ours}/attention/qkv': (f'{theirs}.attn.Wqkv', (3 * d, d)),
+      f'{ours}/attention/output': (f'{theirs}.attn.Wo', (d, d)),
+      f'{ours}/intermediate': (f'{theirs}.mlp.Wi', (2 * f, d)),
+      f'{ours}/output': (f'{theirs}.mlp.Wo', (d, f)),
+    }
+  norms['final_norm'] = 'final_norm'
   if config.pooler:
-    bias = config.classifier_bias
-    yield from _dense('pooler/dense', 'pooler.dense', d, d, bias)
-    yield from _norm('pooler/norm', 'pooler.norm', config)
+    dense['pooler_dense'] = 'pooler.dense', (d, d)
+    norms['pooler_norm'] = 'pooler.norm'
+  yield 'word/embedding', WORD, (config.vocab_size, d)
+  for ours, (theirs, shape) in dense.items():
+    yield f'{ours}/kernel', f'{theirs}.weight', shape
+  for ours, theirs in norms.items():
+    yield f'{ours}/norm/scale', f'{theirs}.weight', (d,)

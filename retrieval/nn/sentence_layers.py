@@ -86,9 +86,8 @@ def _dense(
   expected = {'linear.weight': shape}
   if fields.get('bias', True):
     expected['linear.bias'] = shape[:1]
-  if residual := fields.get('use_residual', False):
-    if shape[0] == shape[1]:
-      tensors['residual.weight'] = np.eye(*shape)
+  residual, square = fields.get('use_residual', False), shape[0] == shape[1]
+  if residual and not square:
     expected['residual.weight'] = shape
   shapes = {name: x.shape for name, x in tensors.items()}
   if shapes != expected:
@@ -96,6 +95,8 @@ def _dense(
       f'{file}: tensors {shapes}; in_features, out_features, bias and '
       f'use_residual={residual} beside it say {expected}.'
     )
+  if residual and square:
+    tensors['residual.weight'] = np.eye(*shape)
   return {
     ours: np.array(tensors[theirs].T, np.float32)
     for ours, theirs in _NAMES.items()

@@ -50,17 +50,14 @@ _EXPANSION = {'strategy': 'fixed', 'attend': False, 'token': None, 'length': 10}
 KINDS = {
   'pylate': {
     'plain': {},
-    'attended': {'attend_to_expansion_tokens': True},
-    'not expanded': {'do_query_expansion': False},
-    'no markers': {'query_prefix': '', 'document_prefix': ''},
-    'prompt': {'prompts': {'a': ' ask: '}, 'default_prompt_name': 'a'},
-    'skipped': {'skiplist_words': ['river', ':']},
+    'not expanded': {
+      'do_query_expansion': False,
+      'skiplist_words': ['river', ':'],
+    },
+    'layers': {'query_prefix': '', 'document_prefix': '', 'layers': _LAYERS},
     'defaults': dict.fromkeys(
       ('model_type', 'do_query_expansion', 'query_prefix', 'skiplist_words')
     ),
-    'layers': {'layers': _LAYERS},
-    'roberta': {'encoder': 'roberta'},
-    'xlm-roberta': {'encoder': 'xlm-roberta'},
     'mpnet': {'encoder': 'mpnet'},
     'modern': {'encoder': 'old'},
     'modern, attended': {
@@ -71,21 +68,24 @@ KINDS = {
   },
   _ST: {
     'plain': {},
-    'attended': {'query_expansion': _EXPANSION | {'attend': True}},
-    'token': {'query_expansion': _EXPANSION | {'token': '</s>'}},
-    'at least': {'query_expansion': _EXPANSION | {'strategy': 'min'}},
+    'attended': {
+      'query_expansion': _EXPANSION | {'attend': True, 'token': '</s>'}
+    },
+    'at least': {
+      'query_expansion': _EXPANSION | {'strategy': 'min'},
+      'prompts': {'query': 'ask: ', 'document': '[D] the ', 'passage': 'a'},
+    },
     'at least, cut': {
       'query_expansion': _EXPANSION | {'strategy': 'min'},
       'query_length': 15,
     },
     'not expanded': {'query_expansion': None, 'query_length': 9},
-    'limits': {'document_length': None, 'max_seq_length': 20},
-    'prompts': {
-      'prompts': {'query': 'ask: ', 'document': '[D] the ', 'passage': 'a'}
-    },
     'layers': {'layers': (_LAYERS[0], 'Normalize', *_LAYERS[1:])},
-    'roberta': {'encoder': 'roberta'},
-    'xlm-roberta': {'encoder': 'xlm-roberta'},
+    'limits': {
+      'encoder': 'xlm-roberta',
+      'document_length': None,
+      'max_seq_length': 20,
+    },
     'modern': {'encoder': 'old'},
   },
 }

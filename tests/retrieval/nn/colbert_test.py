@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Late interaction: rows, scores against a slow MaxSim, a published model's."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
+import tokenizers
+from tokenizers import processors
 
 from retrieval.nn import colbert, colbert_folder, colbert_rows
-from tests.retrieval.nn import tiny_bert, tiny_colbert
+from tests.retrieval.nn import colbert_folders, tiny_bert, tiny_colbert
 from tests.retrieval.text import tiny_blocks
 
 QUERIES = ['the mill in rome', 'crown?']
@@ -27,44 +27,27 @@ def _slow(query, passage):
 
 
 @pytest.fixture(scope='module')
-def model(tmp_path_factory):
-  """A folder in colbert-ai's layout, read."""
+def encoder(tmp_path_factory):
   folder = tmp_path_factory.mktemp('model')
   words = tiny_blocks.write_vocabulary(folder) / 'vocab.txt'
   said = {'query_token_id': 'q', 'doc_token_id': 'd', 'doc_maxlen': 12}
   words = ' '.join(words.read_text().split())
   tiny_colbert.write(folder, words, d=8, length=16, **said)
-  return colbert_folder.read(folder)
-
-
-@pytest.fixture(scope='module')
-def encoder(model):
+  model = colbert_folder.read(folder)
   return colbert.ColbertEncoder(*model, devices=jax.devices()[:1])
 
 
-def test_rows_have_markers_and_queries_are_filled_with_masks(model):
-  config, t = model.config, model.tokenizer
-  rows = colbert_rows.Rows(config, t)
-  mill, q, d = (t.id_of(x) for x in ('mill', 'q', 'd'))
-  long = ' '.join(20 * ['mill'])
-  hidden = [t.cls_id, q, mill, t.sep_id, *4 * [~t.mask_id]]
-  assert rows.queries(['mill', long]) == [
-    hidden,
-    [t.cls_id, q, *5 * [mill], t.sep_id],
-  ]
-  seen = dataclasses.replace(config, attend_to_masks=True, filled_length=6)
-  assert colbert_rows.Rows(seen, t).queries(['mill']) == [
-    [t.cls_id, q, mill, t.sep_id, t.mask_id, t.mask_id]
-  ]
-  assert rows.passages(['mill', long]) == [
-    [t.cls_id, d, mill, t.sep_id],
-    [t.cls_id, d, *9 * [mill], t.sep_id],
-  ]
-  [row] = rows.passages(['(mill, mill.)'])
-  scored = np.asarray(row)[rows.has_vector(np.asarray(row))]
-  assert scored.tolist() == [t.cls_id, d, mill, mill, t.sep_id]
-  whole = dataclasses.replace(config, skip_words=())
-  assert colbert_rows.Rows(whole, t).has_vector(np.asarray(row)).all()
+def test_rows_without_a_closing_token_are_cut(tmp_path):
+  folder = colbert_folders.save(tmp_path / 'a', 'pylate', 'plain')
+  file = str(folder / 'tokenizer.json')
+  tokenizer = tokenizers.Tokenizer.from_file(file)
+  tokenizer.post_processor = processors.TemplateProcessing(
+    single='<s> $A', special_tokens=[('<s>', tokenizer.token_to_id('<s>'))]
+  )
+  made = colbert_rows.JsonTokenizer(tokenizer, '<mask>', file)
+  first, mill = (made.id_of(x) for x in ('<s>', 'mill'))
+  rows = made.encode_ids_batch(['mill ' * 9, 'mill'], 4)
+  assert rows == [[first, mill, mill, mill], [first, mill]]
 
 
 def test_vectors_do_not_depend_on_the_batch(encoder):

@@ -1,32 +1,20 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-encoders against sentence-transformers, and folders that are refused.
-
-The slow test computes the expected scores anew where SENTENCE_TRANSFORMERS_PYTHON
-names a Python that has the library.
-"""
+"""Cross-encoders against sentence-transformers, and folders that are refused."""
 
 import json
-import os
 import pathlib
-import subprocess
 
 import numpy as np
 import pytest
 import safetensors.numpy
-import tokenizers
 
 from retrieval.search import rerank
 from tests.retrieval.nn import cross_folders, sentence_folders
 
 DATA = pathlib.Path(__file__).parents[2] / 'data'
 EXPECTED = json.loads((DATA / 'cross_scores.json').read_text())
-PYTHON = os.environ.get('SENTENCE_TRANSFORMERS_PYTHON', '')
 QUERIES, PASSAGES = zip(*cross_folders.PAIRS, strict=True)
-
-
-def _edit(path, **fields):
-  path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 @pytest.fixture(scope='module')
@@ -42,22 +30,11 @@ def test_scores_equal_sentence_transformers(tmp_path, model):
   np.testing.assert_allclose(scores, np.c_[EXPECTED[model]], atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-  not PYTHON, reason='SENTENCE_TRANSFORMERS_PYTHON is not set'
-)
-def test_sentence_transformers_computes_the_expected_scores():
-  command = PYTHON, '-m', 'tests.retrieval.nn.cross_folders'
-  done = subprocess.run(command, capture_output=True, check=True)
-  for model, scores in json.loads(done.stdout).items():
-    np.testing.assert_allclose(scores, EXPECTED[model], atol=1e-5)
-
-
 def test_scores_are_those_of_single_pairs(folder):
   reranker = rerank.load(folder)
-  passages = [list(PASSAGES), [], ['', 'river', 'a mill']]
+  passages = [list(PASSAGES[:2]), [], ['', 'river']]
   scores = reranker.score(QUERIES[:3], passages)
-  assert [len(row) for row in scores] == [5, 0, 3]
+  assert [len(row) for row in scores] == [2, 0, 2]
   assert all(row.dtype == np.float32 for row in scores)
   for query, texts, row in zip(QUERIES, passages, scores, strict=False):
     for text, score in zip(texts, row, strict=True):
@@ -71,7 +48,7 @@ def test_the_fingerprint_is_that_of_parameters_and_lengths(folder, tmp_path):
   assert first == rerank.load(folder).fingerprint
   other = cross_folders.save(tmp_path / 'other', 'mean')
   assert first == rerank.load(other).fingerprint
-  _edit(other / 'tokenizer_config.json', model_max_length=9)
+  sentence_folders.edit(other / 'tokenizer_config.json', model_max_length=9)
   shorter = rerank.load(other).fingerprint
   tensors = safetensors.numpy.load_file(other / 'model.safetensors')
   tensors['classifier.bias'] = tensors['classifier.bias'] + 1
@@ -85,13 +62,11 @@ def test_the_fingerprint_is_that_of_parameters_and_lengths(folder, tmp_path):
     ('config_sentence_transformers.json', {'model_type': 'SparseEncoder'}),
     ('config_sentence_transformers.json', {'default_prompt_name': 'query'}),
     ('sentence_bert_config.json', {'transformer_task': 'text-generation'}),
-    ('config.json', {'model_type': 'llama'}),
-    ('config.json', {'hidden_act': 'silu'}),
   ],
 )
 def test_what_is_not_supported_is_named(tmp_path, name, fields):
   folder = cross_folders.save(tmp_path / 'a', 'mean')
-  _edit(folder / name, **fields)
+  sentence_folders.edit(folder / name, **fields)
   with pytest.raises(ValueError, match=next(iter(fields))):
     rerank.load(folder)
 
@@ -113,9 +88,3 @@ def test_other_folders_are_refused(folder, tmp_path):
   safetensors.numpy.save_file(tensors, labels / 'model.safetensors')
   with pytest.raises(ValueError, match='classifier'):
     rerank.load(labels)
-  longer = str(folder / 'tokenizer.json')
-  tokenizer = tokenizers.Tokenizer.from_file(longer)
-  tokenizer.add_tokens(['more'])
-  tokenizer.save(longer)
-  with pytest.raises(ValueError, match='vocab_size'):
-    rerank.load(folder)

@@ -24,7 +24,7 @@ from tokenizers import (
   processors,
 )
 
-D, F, H, LAYERS, LABELS = 16, 12, 2, 5, 3
+D, F, H, LAYERS = 16, 12, 2, 5
 LENGTHS = 1024, 300, 70, 3  # of rows
 STRIDE = 31  # of the positions whose hidden states are compared
 SPECIALS = '[UNK]', '[CLS]', '[SEP]', '[PAD]', '[MASK]'
@@ -69,13 +69,10 @@ KINDS = {
       f'{x}_attention' for x in ('sliding', 'full', 'full', *2 * ['sliding'])
     ],
     'local_attention': 11,
-    'hidden_activation': 'silu',
-    'classifier_activation': 'relu',
+    'hidden_activation': 'gelu_pytorch_tanh',
     'classifier_pooling': 'mean',
     'norm_eps': 0.01,
-    **dict.fromkeys(
-      ('norm_bias', 'attention_bias', 'mlp_bias', 'classifier_bias'), True
-    ),
+    'norm_bias': False,
   },
 }
 
@@ -106,7 +103,7 @@ def tokenizer(prefix_space):
   return made
 
 
-def tensors(vocabulary, biases, labels):
+def tensors(vocabulary, labels):
   """All tensors of a classifier, or without labels of a language model."""
   rng = np.random.default_rng(0)
   shapes = {'model.embeddings.tok_embeddings.weight': (vocabulary, D)}
@@ -119,8 +116,6 @@ def tensors(vocabulary, biases, labels):
     norms += [f'{layer}.attn_norm'] * (i > 0) + [f'{layer}.mlp_norm']
   for name, shape in (dense | dict.fromkeys(norms, (D,))).items():
     shapes[f'{name}.weight'] = shape
-    if biases:
-      shapes[f'{name}.bias'] = shape[:1]
   if labels:
     shapes |= {'classifier.weight': (labels, D), 'classifier.bias': (labels,)}
   else:
@@ -183,7 +178,7 @@ def save(path, kind, labels=0, tokens=()):
   for name, content in files.items():
     (path / name).parent.mkdir(exist_ok=True)
     (path / name).write_text(json.dumps(content))
-  drawn = tensors(made.get_vocab_size(), 'norm_bias' in KINDS[kind], labels)
+  drawn = tensors(made.get_vocab_size(), labels)
   safetensors.numpy.save_file(drawn, path / 'model.safetensors')
   return path
 
@@ -205,14 +200,13 @@ def _computed(root, kind):
   import torch
   import transformers
 
-  classifier = save(root / f'{kind}_labels', kind, LABELS)
+  classifier = str(save(root / f'{kind}_score', kind, labels=1))
   model = transformers.AutoModelForSequenceClassification.from_pretrained(
     classifier, attn_implementation='eager'
   )
   ids, mask = (torch.tensor(x) for x in rows())
   with torch.no_grad():
     hidden = model.model(ids, mask).last_hidden_state.numpy()
-    logits = model(ids, mask).logits.numpy()
   tokenizer = transformers.AutoTokenizer.from_pretrained(
     classifier, split_special_tokens=True
   )
@@ -220,16 +214,13 @@ def _computed(root, kind):
     str(save(root / kind, kind)), device='cpu'
   )
   scorer = sentence_transformers.CrossEncoder(
-    str(save(root / f'{kind}_score', kind, 1)),
-    device='cpu',
-    activation_fn=torch.nn.Identity(),
+    classifier, device='cpu', activation_fn=torch.nn.Identity()
   )
   texts = [x for x in TEXTS if '[MASK]' not in x]
   return {
     'hidden': [
       _rounded(x[:n:STRIDE]) for x, n in zip(hidden, LENGTHS, strict=True)
     ],
-    'logits': _rounded(logits),
     'ids': tokenizer(list(TEXTS))['input_ids'],
     'passages': _rounded(embedder.encode_document(texts)),
     'queries': _rounded(embedder.encode_query(texts)),

@@ -1,16 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of sentence-transformers against that library, and what is refused.
-
-The slow test computes the expected vectors anew where SENTENCE_TRANSFORMERS_PYTHON
-names a Python that has the library.
-"""
+"""Folders of sentence-transformers against that library, and what is refused."""
 
 import json
-import os
 import pathlib
 import pickle
-import subprocess
 
 import jax
 import numpy as np
@@ -22,19 +16,12 @@ from tests.retrieval.nn import sentence_folders
 
 DATA = pathlib.Path(__file__).parents[2] / 'data'
 EXPECTED = json.loads((DATA / 'sentence_vectors.json').read_text())
-PYTHON = os.environ.get('SENTENCE_TRANSFORMERS_PYTHON', '')
 TEXTS = sentence_folders.TEXTS
 
 
 def _load(path, **how):
   devices = jax.devices()[:1]
   return embedders.Embedder.load(path, dtype='float32', devices=devices, **how)
-
-
-def _edit(path, **fields):
-  """Writes a JSON file anew with other fields; None removes one."""
-  found = json.loads(path.read_text()) | fields
-  path.write_text(json.dumps({k: v for k, v in found.items() if v is not None}))
 
 
 @pytest.fixture(scope='module')
@@ -52,19 +39,6 @@ def test_vectors_equal_sentence_transformers(loaded, kind):
   np.testing.assert_allclose(found, EXPECTED[kind], atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-  not PYTHON, reason='SENTENCE_TRANSFORMERS_PYTHON is not set'
-)
-def test_sentence_transformers_computes_the_expected_vectors():
-  command = PYTHON, '-m', 'tests.retrieval.nn.sentence_folders'
-  done = subprocess.run(command, capture_output=True, check=True)
-  found = json.loads(done.stdout)
-  assert found.keys() == EXPECTED.keys()
-  for kind, vectors in found.items():
-    np.testing.assert_allclose(vectors, EXPECTED[kind], atol=1e-6)
-
-
 def test_every_statement_is_in_the_fingerprint(loaded):
   prints = [x.fingerprint for x in loaded.values()]
   assert len({*prints}) == len(prints)
@@ -78,7 +52,7 @@ def test_similarity_decides_the_metric(tmp_path):
   file = folder / 'config_sentence_transformers.json'
   lengths = {}
   for said in ('cosine', 'dot', 'euclidean', None):
-    _edit(file, similarity_fn_name=said)
+    sentence_folders.edit(file, similarity_fn_name=said)
     embedder = _load(folder)
     unit = np.allclose(np.linalg.norm(embedder.embed_texts(TEXTS), axis=1), 1)
     lengths[said] = embedder.metric, unit
@@ -96,9 +70,11 @@ def test_the_length_of_a_text(tmp_path):
   assert _load(folder, max_length=9).max_length == 9
   assert _load(folder, max_length=99).max_length == sentence_folders.LENGTH
   (folder / 'sentence_bert_config.json').write_text('{}')
-  _edit(folder / 'tokenizer_config.json', model_max_length=7)
+  sentence_folders.edit(folder / 'tokenizer_config.json', model_max_length=7)
   assert _load(folder).max_length == 7
-  _edit(folder / 'tokenizer_config.json', model_max_length=10**30)
+  sentence_folders.edit(
+    folder / 'tokenizer_config.json', model_max_length=10**30
+  )
   assert _load(folder).max_length == sentence_folders.LENGTH
 
 
@@ -154,11 +130,20 @@ REFUSED = [
 @pytest.mark.parametrize(('file', 'field', 'value'), REFUSED)
 def test_what_is_not_supported_is_refused_by_name(tmp_path, file, field, value):
   folder = sentence_folders.save(tmp_path / 'a', 'dense')
-  _edit(folder / file, **{field: value})
+  sentence_folders.edit(folder / file, **{field: value})
   with pytest.raises(ValueError) as error:
     _load(folder)
   said = str(error.value)
   assert field in said and str(folder) in said and '\n' not in said
+
+
+def test_a_residual_layer_without_sizes_is_refused(tmp_path):
+  folder = sentence_folders.save(tmp_path / 'a', 'dense')
+  sizes = dict.fromkeys(('in_features', 'out_features'))
+  file = folder / '2_Dense' / 'config.json'
+  sentence_folders.edit(file, use_residual=True, **sizes)
+  with pytest.raises(ValueError, match='in_features'):
+    _load(folder)
 
 
 @pytest.mark.parametrize(

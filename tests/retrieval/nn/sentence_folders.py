@@ -204,6 +204,13 @@ def save(path, kind, tokens=()):
   return path
 
 
+def edit(path, **fields):
+  """Writes a JSON file anew with other fields; None removes one."""
+  stated = json.loads(path.read_text()) | fields
+  stated = {k: v for k, v in stated.items() if v is not None}
+  path.write_text(json.dumps(stated))
+
+
 def _vectors(root, kind):
   """Vectors [passages and queries, n, d] by sentence-transformers."""
   import sentence_transformers
