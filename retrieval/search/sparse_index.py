@@ -113,14 +113,10 @@ class SparseIndex(abc.ABC):
   @classmethod
   def joined(cls, parts: Sequence['SparseIndex']) -> 'SparseIndex':
     """Return the index of the texts of several, in turn, as if built of all."""
-    counts = [np.diff(x._offsets) for x in parts]
-    opens = [
-      functools.partial(x._shard, i)
-      for x, sizes in zip(parts, counts, strict=True)
-      for i in range(len(sizes))
-    ]
+    sizes = np.concatenate([np.diff(x._offsets) for x in parts]).tolist()
+    places = [(x, i) for x in parts for i in range(len(x._offsets) - 1)]
     made_of = {'parts': [x.fingerprint for x in parts]}
-    return cls(lambda i: opens[i](), np.concatenate(counts).tolist(), made_of)
+    return cls(lambda i: places[i][0]._shard(places[i][1]), sizes, made_of)
 
   def __len__(self) -> int:
     return int(self._offsets[-1])

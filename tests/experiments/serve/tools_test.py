@@ -85,7 +85,7 @@ def test_a_long_document_is_read_in_parts(opened, monkeypatch):
   ],
 )
 def test_bad_arguments_are_named(opened, tool, fields, name):
-  with pytest.raises(ValueError, match=f"^{name}[=:]|field '{name}'"):
+  with pytest.raises(ValueError, match=f"^{name}[=:]|: field '{name}'"):
     _call(opened, tool, **fields)
 
 
