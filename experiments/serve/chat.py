@@ -46,17 +46,13 @@ class Fields(completions.Fields):
     """Ids that end an answer."""
     return tokenizer.chat_ends
 
-  def shown(self, choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice as a message."""
+  def shown(
+    self, choice: dict[str, Any], name: str = 'message', first: bool = True
+  ) -> dict[str, Any]:
+    """Return a choice as a message, or a part of one; the first says who speaks."""
     others = {k: x for k, x in choice.items() if k != 'text'}
-    message = {'role': 'assistant', 'content': choice['text'], 'refusal': None}
-    return others | {'message': message}
-
-  def part(self, choice: dict[str, Any], first: bool) -> dict[str, Any]:
-    """Return a part of a streamed choice; the first says who speaks."""
-    others = {k: x for k, x in choice.items() if k != 'text'}
-    role = {'role': 'assistant'} if first else {}
-    return others | {'delta': role | {'content': choice['text']}}
+    who = {'role': 'assistant', 'refusal': None} if first else {}
+    return others | {name: who | {'content': choice['text']}}
 
   def logprobs_form(
     self, tokens: Sequence[completions.Token], most: int, tokenizer: Any

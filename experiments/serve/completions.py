@@ -62,13 +62,8 @@ class Fields:
     """Ids that end a choice."""
     return (tokenizer.eos_id,)
 
-  def shown(self, choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice in the form of its address."""
-    return choice
-
-  def part(self, choice: dict[str, Any], first: bool) -> dict[str, Any]:
-    """Return a part of a streamed choice, `first` or later, in that form."""
-    del first
+  def shown(self, choice: dict[str, Any], *unused: Any) -> dict[str, Any]:
+    """Return a choice, or a part of a streamed one, in the form of its address."""
     return choice
 
   def logprobs_form(

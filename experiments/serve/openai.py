@@ -68,8 +68,9 @@ async def _stream(server, job, request, head) -> AsyncIterator[str]:
   unfinished = {'logprobs': None, 'finish_reason': None}
 
   def chunk(choice) -> str:
-    part = request.fields.part(choice, choice['index'] not in sent)
-    return http.event(head | {'choices': [part]})
+    first = choice['index'] not in sent
+    shown = request.fields.shown(choice, 'delta', first)
+    return http.event(head | {'choices': [shown]})
 
   begun = False
   try:
