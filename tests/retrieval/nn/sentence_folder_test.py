@@ -146,36 +146,24 @@ def test_a_residual_layer_without_sizes_is_refused(tmp_path):
     _load(folder)
 
 
-@pytest.mark.parametrize(
-  'modules',
-  [
-    {},
-    [],
-    [{'type': 'Transformer', 'path': ''}],
-    [
-      {'type': 'a.Transformer', 'path': ''},
-      {'type': 'a.WordWeights', 'path': ''},
-    ],
-    [
-      {'type': 'a.Router', 'path': ''},
-      {'type': 'a.Pooling', 'path': '1_Pooling'},
-    ],
-    [
-      {'type': 'a.Transformer', 'path': '..'},
-      {'type': 'a.Pooling', 'path': ''},
-    ],
-    [
-      {'type': 'a.Transformer', 'path': ''},
-      {'type': 'a.Pooling', 'path': '1_Pooling'},
-      {'type': 'a.LayerNorm', 'path': '2'},
-    ],
-  ],
-)
+MODULES = [
+  {},
+  {'Transformer': ''},
+  {'Transformer': '', 'WordWeights': ''},
+  {'Router': '', 'Pooling': '1_Pooling'},
+  {'Transformer': '..', 'Pooling': ''},
+  {'Transformer': '', 'Pooling': '1_Pooling', 'LayerNorm': '2'},
+]
+
+
+@pytest.mark.parametrize('modules', MODULES)
 def test_modules_that_are_not_supported(tmp_path, modules):
   folder = sentence_folders.save(tmp_path / 'a', 'dense')
-  (folder / 'modules.json').write_text(json.dumps(modules))
-  with pytest.raises(ValueError, match='modules.json'):
-    _load(folder)
+  modules = [{'type': f'a.{x}', 'path': path} for x, path in modules.items()]
+  for stated in (modules, {'a': modules}):
+    (folder / 'modules.json').write_text(json.dumps(stated))
+    with pytest.raises(ValueError, match='modules.json'):
+      _load(folder)
 
 
 def test_a_prompt_must_leave_room(tmp_path):
