@@ -14,7 +14,7 @@ RUN mixed with the n-grams of its neighbors, as the evaluator copying wrote it.
 that returns log-probabilities [B, T, V] in nats, row t those of token t + 1. `encode` in
 the same module turns a text into token ids, of which the first one is not scored.
 
-The exit code is 1 where a verdict fails. --retrieval=off judges without neighbors.
+The exit code is 1 where a verdict fails.
 """
 
 import concurrent.futures
@@ -45,7 +45,6 @@ from retro_jax.evaluation import referee as referee_lib
 from retro_jax.trained import language_model, packaged
 
 _REALM = 'realm'  # that of the package
-_CACHE = 'JAX_COMPILATION_CACHE_DIR'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Place:
   workdir: str = ''
   data_dir: str = ''
   mixture: str = ''
-  num_neighbors: int | None = None
 
   @property
   def folder(self) -> str | os.PathLike:
@@ -83,7 +81,7 @@ def load(place: Place) -> tuple[Any, referee_lib.Scorer]:
   model = language_model.load(workdir, place.data_dir)
   if place.mixture:
     model = copying.load(model, workdir)
-  return model, model.scorer(place.num_neighbors)
+  return model, model.scorer()
 
 
 def _of_module(name: str) -> referee_lib.Scorer:
@@ -125,16 +123,29 @@ def _log_probs_anew(place: Place, *asked: Any) -> np.ndarray:
   return np.asarray(load(place)[1].log_probs(*asked))
 
 
-def judge(place: Place, texts: list[Any] | None = None, **how: Any):
-  """Judge a model; another process loads it again."""
-  split, most = how.pop('split'), how['max_documents']
+def judge(
+  place: Place,
+  texts: list[Any] | None = None,
+  *,
+  split: str = 'test',
+  max_documents: int = 8,
+  num_places: int = 8,
+) -> referee_lib.Report:
+  """Judge a model; another process loads it again.
+
+  Args:
+    texts: as of `referee`; default the documents of a split of the model's data.
+
+  Raises:
+    ValueError: for no texts of a model without data, or as `referee`.
+  """
   model, scorer = load(place)
   if texts is None:
     if model is None:
       raise ValueError('--model needs --texts: a file of held-out documents.')
-    texts = held_out(model, place, split, most)
+    texts = held_out(model, place, split, max_documents)
   if folder := jax.config.jax_compilation_cache_dir:
-    os.environ[_CACHE] = folder
+    os.environ['JAX_COMPILATION_CACHE_DIR'] = folder
   with concurrent.futures.ProcessPoolExecutor(
     1, multiprocessing.get_context('spawn'), children.exit_with_parent
   ) as other:
@@ -142,7 +153,8 @@ def judge(place: Place, texts: list[Any] | None = None, **how: Any):
       scorer,
       texts,
       again=lambda *x: other.submit(_log_probs_anew, place, *x).result(),
-      **how,
+      max_documents=max_documents,
+      num_places=num_places,
     )
 
 
@@ -151,18 +163,10 @@ def main(unused_argv: list[str]) -> None:
   values = flags.FLAGS
   if bool(values.model) == bool(values.workdir):
     raise ValueError('expected --workdir=RUN or --model=MODULE:FUNCTION.')
-  place = Place(
-    values.model,
-    values.workdir,
-    values.data_dir,
-    values.mixture,
-    0 if values.retrieval == 'off' else None,
-  )
   most = values.max_documents
-  texts = read_texts(values.texts, most) if values.texts else None
   report = judge(
-    place,
-    texts,
+    Place(values.model, values.workdir, values.data_dir, values.mixture),
+    read_texts(values.texts, most) if values.texts else None,
     split=values.split,
     max_documents=most,
     num_places=values.num_places,
@@ -179,7 +183,6 @@ if __name__ == '__main__':
   flags.DEFINE_string('data_dir', '', 'Folder of the data, if they have moved.')
   flags.DEFINE_string('split', 'test', 'Documents of the data to score.')
   flags.DEFINE_enum('mixture', '', ['', 'copying'], 'Mix with n-grams.')
-  flags.DEFINE_enum('retrieval', 'on', ['on', 'off'], 'Read neighbors.')
   flags.DEFINE_integer('max_documents', 8, 'Documents.', lower_bound=1)
   flags.DEFINE_integer('num_places', 8, 'Places of each.', lower_bound=1)
   command.main_of_script(main)

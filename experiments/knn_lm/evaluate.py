@@ -261,7 +261,7 @@ class KnnLanguageModel(language_model.LanguageModel):
       scorers.of(self, 0),
       scorers.ask(self, 0, mixed),
       lambda: self.datastore.values[:].astype(np.int64),
-      [self.datastore.pairs.path, self.datastore.index.path],
+      scorers.files_bytes(self.datastore.pairs.path, self.datastore.index.path),
     )
 
 

@@ -8,14 +8,14 @@ the block it comes from, which is not retrieved for it, as in training.
 
 from collections.abc import Sequence
 import functools
-from typing import Any
 
 import jax
 import numpy as np
 
 from realm_jax.data import examples, pipeline, sources
 from realm_jax.trained import explain, realm
-from retro_jax.evaluation import referee
+from retro_jax.evaluation import reached, referee
+from retro_jax.trained import scorers
 
 _NONE = -1  # block of a sentence that is of no block
 
@@ -70,15 +70,15 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
     rows = data.blocks.token_rows(ids)
     return np.concatenate([np.append(x.astype(np.int64), -1) for x in rows])
 
-  held: dict[str, Any] = {
-    'weights': params,
-    'memory': [data.root, trained.index_folder],
-    'caches': [trained.index, trained.params],  # of the host
-  }
   return referee.Scorer(
     log_probs=log_probs,
     memory=read,
-    num_bytes=held,
+    num_bytes=lambda: {
+      'weights': reached.num_bytes(params),
+      'memory': scorers.files_bytes(data.root, trained.index_folder),
+      # of the host
+      'caches': reached.num_bytes(trained.index, trained.params),
+    },
     causal=False,
     max_tokens=layout.query_tokens,
     batch_size=2,

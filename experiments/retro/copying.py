@@ -25,17 +25,12 @@ from experiments.retro import (
 )
 from retrieval.store import manifests
 from retro_jax.data import pipeline
-from retro_jax.evaluation import (
-  continuations,
-  copying as copying_lib,
-  referee,
-)
+from retro_jax.evaluation import copying as copying_lib, referee
 from retro_jax.trained import language_model, loading, scorers
 
 FILE = 'copying.json'
 _ALONE = 'model alone'
 _MIXED = 'with n-grams of neighbors'
-Likelihood = continuations.Likelihood
 
 
 def copying(
@@ -88,48 +83,48 @@ class CopyingModel(language_model.LanguageModel):
 
   weights: np.ndarray  # as of `copying.Mixture`
 
-  def scorer(self, num_neighbors: int | None = None) -> referee.Scorer:
-    """Return what the referee judges; the model alone where k is 0."""
-    k = self._num_neighbors(num_neighbors)
-    alone, c = scorers.of(self, 0), self.model.config
-    if not k:
-      return alone
-
-    def mixed(row, places):
-      bare = pipeline.without_neighbors(row)
-      log_probs = scorers.distributions(self.model, self.params, bare, places)
-      order, shares = copying_lib.distributions(
-        row, c.chunk_length, c.vocab_size
-      )
-      at = np.arange(len(places))[:, None], places
-      weight = np.where(order[at] < 0, 0, self.weights[order[at]])[..., None]
-      probs = np.exp(np.asarray(log_probs, np.float64))
-      with np.errstate(divide='ignore'):
-        return np.log((1 - weight) * probs + weight * shares[at])
-
-    return scorers.with_memory(
-      alone,
-      scorers.ask(self, k, mixed),
-      functools.partial(scorers.memory_tokens, self.data),
-      scorers.memory_paths(self.data),
-      score=functools.partial(self._score, k),
+  def _retrieve_fn(self, k: int):
+    return (
+      self.data.datastore.lookup(self.config).retrieve_tokens if k else None
     )
 
-  def _score(self, k: int, contexts, texts) -> list[Likelihood]:
-    """Score texts as the evaluator does."""
+  def _log_probs(self, row: pipeline.Row, places: np.ndarray) -> np.ndarray:
+    bare, c = pipeline.without_neighbors(row), self.model.config
+    alone = scorers.distributions(self.model, self.params, bare, places)
+    order, shares = copying_lib.distributions(row, c.chunk_length, c.vocab_size)
+    at = np.arange(len(places))[:, None], places
+    weight = np.where(order[at] < 0, 0, self.weights[order[at]])[..., None]
+    probs = np.exp(np.asarray(alone, np.float64))
+    with np.errstate(divide='ignore'):
+      return np.log((1 - weight) * probs + weight * shares[at])
+
+  def _token_scorer(self):
+    """As the evaluator: by the share of the target alone."""
     nats = functools.partial(loading.batch_nll, self.model, self.params)
     mixture = copying_lib.Mixture(nats, self.model.config.chunk_length)
     mixture.weights = self.weights
-    pairs = zip(contexts, texts, strict=True)
-    total, _, dropped = continuations.score(
-      lambda row: (mixture(row), np.ones(row['tokens'].shape, bool)),
-      [continuations.encode(self.data.tokenizer, *x) for x in pairs],
-      scorers.settings_of(self, k),
-      retrieve=self.data.datastore.lookup(self.config).retrieve_tokens,
+
+    def score(row):
+      places = np.broadcast_to(
+        np.arange(row['tokens'].shape[1]), row['tokens'].shape
+      )
+      likeliest = self._log_probs(row, places).argmax(-1)
+      return mixture(row), (likeliest == row['targets']) | ~row['loss_mask']
+
+    return score
+
+  def scorer(self, num_neighbors: int | None = None) -> referee.Scorer:
+    """Return what the referee judges."""
+    k = self._num_neighbors(num_neighbors)
+    return scorers.with_memory(
+      dataclasses.replace(
+        scorers.of(self, 0),
+        score=functools.partial(self.loglikelihood, num_neighbors=k),
+      ),
+      scorers.ask(self, k, self._log_probs),
+      functools.partial(scorers.memory_tokens, self.data),
+      scorers.memory_bytes(self.data),
     )
-    sizes = [len(x.encode()) for x in texts]
-    columns = zip(total.tolist(), sizes, dropped.tolist(), strict=True)
-    return [Likelihood(x, size, False, n) for x, size, n in columns]
 
 
 def load(model: language_model.LanguageModel, workdir: str) -> CopyingModel:

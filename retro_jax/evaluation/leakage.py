@@ -25,6 +25,8 @@ from retro_jax.data import pipeline
 NUM_NEIGHBORS = 10  # of each chunk, as in the paper
 _READ_CHUNKS = 512
 _NO_TOKEN, _NO_NEIGHBOR = -1, -2  # equal to nothing
+_GRAM = 13  # tokens, as in GPT-3's appendix C
+_CHUNK = 64  # tokens
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of hashes
 Point = dict[str, float | int]  # as of `curve`
 
@@ -49,27 +51,38 @@ def longest_runs(
 
   Tokens below 0 are equal to nothing. Runs are compared by hashes of 64 bits.
   """
-  runs = np.zeros(len(text), np.int64)
-  sides = [(x.astype(np.int64), np.arange(len(x))) for x in (text, memory)]
-  hashes = [np.zeros(len(x), np.uint64) for x, _ in sides]
-  for n in range(len(text)):
-    for i, (tokens, starts) in enumerate(sides):
-      inside = starts + n < len(tokens)
-      inside[inside] = tokens[starts[inside] + n] >= 0
-      starts = starts[inside]
-      following = tokens[starts + n].astype(np.uint64) + np.uint64(1)
-      hashes[i] = hashes[i][inside] * _FACTOR + following
-      sides[i] = tokens, starts
-    few = np.unique(hashes[0])
-    places = np.minimum(np.searchsorted(few, hashes[1]), max(len(few) - 1, 0))
-    shared = few[places] == hashes[1] if len(few) else places < 0
-    repeated = np.isin(hashes[0], hashes[1][shared])
-    for i, there in enumerate((repeated, shared)):
-      hashes[i], sides[i] = hashes[i][there], (sides[i][0], sides[i][1][there])
-    if not len(hashes[0]):
+  size = len(text)
+  sides = (text, _NO_TOKEN), (memory, _NO_NEIGHBOR)
+  text, memory = (
+    np.append(np.where(x < 0, no, x), np.full(size, no)).astype(np.uint64)
+    for x, no in sides
+  )
+  runs, starts = np.zeros(size, np.int64), np.arange(len(memory) - size)
+  mine, theirs = np.zeros(size, np.uint64), np.zeros(len(starts), np.uint64)
+  for n in range(size):
+    mine = mine * _FACTOR + text[n : n + size]
+    theirs = theirs * _FACTOR + memory[starts + n]
+    shared = np.isin(theirs, mine)
+    starts, theirs = starts[shared], theirs[shared]
+    if not len(starts):
       break
-    runs[sides[0][1]] = n + 1
+    runs[np.isin(mine, theirs)] = n + 1
   return runs
+
+
+def share(
+  text: Int[np.ndarray, ' n'], memory: Int[np.ndarray, ' _']
+) -> tuple[float, Float[np.ndarray, ' _']]:
+  """Share of a text's 13-grams that a memory holds, and r(C) of its chunks.
+
+  A text of fewer tokens is one gram. The last chunk's r(C) is of a whole chunk.
+  """
+  runs, starts = longest_runs(text, memory), np.arange(len(text))
+  inside = np.minimum(runs, _CHUNK - starts % _CHUNK)
+  longest = np.maximum.reduceat(inside, starts[::_CHUNK])
+  n = min(_GRAM, len(text))
+  grams = runs[: len(text) - n + 1] >= n
+  return float(grams.mean()), longest / min(_CHUNK, len(text))
 
 
 def overlap(

@@ -12,7 +12,6 @@ Dimension key: B rows, T tokens, P places of a row, V vocabulary.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
-import inspect
 import time
 from typing import Any
 
@@ -32,8 +31,6 @@ _SUM = 1e-6  # most that a sum of probabilities may differ from 1
 # 1e-5 where rows are batched, padded or cached otherwise, and bits a byte of four digits
 # feel nothing below 1e-3.
 TOLERANCE = 1e-3
-_GRAM = 13  # tokens, as in GPT-3's appendix C
-_CHUNK = 64  # tokens, of which r(C) is a share
 _FEW = 0.1  # share of 13-grams of a document that owes nothing to copies
 _HELD = 0.5  # share of 13-grams from which on the memory holds a document
 _SLACK = 1.01, 1 << 18  # bytes reached may exceed those stated by so much
@@ -55,9 +52,8 @@ class Scorer:
   gradient: Callable[[np.ndarray, int], Any] | None = None
   # document id -> tokens of all that may be read for it, less than 0 between texts
   memory: Callable[[str], Int[np.ndarray, ' _']] | None = None
-  # weights, memory, caches -> arrays, other objects, paths, a list of these, or a
-  # number
-  num_bytes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # bytes of 'weights', 'memory' and 'caches', once texts are scored
+  num_bytes: Callable[[], Mapping[str, int]] = dict
   flops_per_token: float | None = None  # of a forward pass
   causal: bool = True  # False: later tokens may be read, as of a masked word
   max_tokens: int = 256  # T of the longest row
@@ -95,11 +91,12 @@ class Report(text_table.Short):
 
   def __str__(self) -> str:
     words = {True: 'passes', False: 'FAILS', None: '-'}
-    rows = [(x.name, words[x.passed], x.figures) for x in self.verdicts]
-    width = max(len(name) for name, _, _ in rows)
-    lines = [f'{x:{width}}  {y:6}  {z}' for x, y, z in rows]
-    failed = ', '.join(self.failed) or 'none'
-    return '\n'.join([*lines, f'failed: {failed}'])
+    width = max(len(x.name) for x in self.verdicts)
+    lines = [
+      f'{x.name:{width}}  {words[x.passed]:6}  {x.figures}'
+      for x in self.verdicts
+    ]
+    return '\n'.join([*lines, f'failed: {", ".join(self.failed) or "none"}'])
 
 
 def as_scorer(model: Any) -> Scorer:
@@ -107,8 +104,7 @@ def as_scorer(model: Any) -> Scorer:
 
   Args:
     model: a Scorer; a loaded model with a method `scorer`; or a function of tokens
-      [B, T] that returns log-probabilities [B, T, V], of token t + 1 in row t. If it
-      takes `documents`, it gets the ids of the rows' documents.
+      [B, T] that returns log-probabilities [B, T, V], of token t + 1 in row t.
 
   Raises:
     ValueError: for anything else.
@@ -119,14 +115,13 @@ def as_scorer(model: Any) -> Scorer:
     return model.scorer()
   if not callable(model):
     raise settings.SettingsError('model', model, 'a Scorer or a function')
-  names = inspect.signature(model).parameters
 
   def log_probs(tokens, places, documents):
-    more = {'documents': documents} if 'documents' in names else {}
-    every = np.asarray(model(tokens, **more))
+    del documents
+    every = np.asarray(model(tokens))
     if every.ndim != 3 or every.shape[:2] != tokens.shape:
       raise ValueError(
-        f'{model.__name__}: returned {every.shape} for tokens {tokens.shape}; '
+        f'model: returned {every.shape} for tokens {tokens.shape}; '
         'expected [B, T, V].'
       )
     return np.take_along_axis(every, places[..., None], axis=1)
@@ -145,9 +140,7 @@ def documents_of(
   taken = []
   for i, text in enumerate(texts):
     if isinstance(text, str):
-      if scorer.encode is None:
-        raise settings.SettingsError('encode', None, 'a function for texts')
-      text = _fitted(scorer, text, f'text {i}')
+      text = _encode(scorer, text, f'text {i}')
     if len(text.tokens) > 2:
       taken.append(text)
     if len(taken) == most:
@@ -157,18 +150,14 @@ def documents_of(
   return taken
 
 
-def _encoded(scorer: Scorer, text: str) -> np.ndarray:
-  return np.asarray(scorer.encode(text), np.int64)
-
-
-def _fitted(scorer: Scorer, text: str, name: str) -> Document:
-  tokens = _encoded(scorer, text)
-  while len(tokens) > scorer.max_tokens:
-    share = scorer.max_tokens / len(tokens)
-    cut = text[: int(len(text) * share)]
-    text = cut[: max(cut.rfind(' '), 1)] if len(cut) > 1 else ''
-    tokens = _encoded(scorer, text)
-  return Document(tokens, text, name)
+def _encode(scorer: Scorer, text: str, name: str) -> Document:
+  if scorer.encode is None:
+    raise settings.SettingsError('encode', None, 'a function for texts')
+  words = text.split(' ')
+  while len(tokens := scorer.encode(text)) > scorer.max_tokens:
+    words = words[: len(words) * scorer.max_tokens // len(tokens)]
+    text = ' '.join(words)
+  return Document(np.asarray(tokens, np.int64), text, name)
 
 
 class _Case:
@@ -176,46 +165,54 @@ class _Case:
 
   def __init__(self, scorer, documents, num_places, rng):
     self.scorer, self.documents, self.rng = scorer, documents, rng
-    self.lengths = np.array([len(x.tokens) for x in documents])
-    self.tokens = np.zeros((len(documents), self.lengths.max()), np.int64)
+    lengths = np.array([len(x.tokens) for x in documents])
+    self.tokens = np.zeros((len(documents), lengths.max()), np.int64)
     for row, document in zip(self.tokens, documents, strict=True):
       row[: len(document.tokens)] = document.tokens
     # One place of each equal part of a text.
     parts = rng.random((len(documents), num_places)) + np.arange(num_places)
-    parts *= (self.lengths[:, None] - 1) / num_places
-    self.places = parts.astype(np.int64)
+    self.places = (parts * (lengths[:, None] - 1) / num_places).astype(np.int64)
     self.ids = [x.id for x in documents]
-    self.rows = np.arange(len(documents))
     self.every = self.ask()
     # Nats of each document's tokens; of a masked model those at its places.
     self.alone = [*-self.targets(self.every)]
     if scorer.causal:
-      self.alone = [self._nats(d) for d in self.rows]
+      self.alone = [self._nats(d, n - 1) for d, n in enumerate(lengths)]
+    self.nats = np.array([x.sum() for x in self.alone])
+    self.sizes = np.array([len(x.text.encode()) for x in documents])
+    self.unit = 'byte'
+    if not (scorer.causal and self.sizes.all()):
+      self.sizes, self.unit = np.array([len(x) for x in self.alone]), 'token'
 
-  def ask(self, rows=None, tokens=None, places=None, ids=None, by=None):
-    """Log-probabilities [B, P, V] float64 of rows, by default all as they are."""
-    rows = self.rows if rows is None else rows
-    tokens = self.tokens[rows] if tokens is None else tokens
-    places = self.places[rows] if places is None else places
-    ids = [self.ids[i] for i in rows] if ids is None else ids
+  def ask(self, tokens=None, places=None, ids=None, by=None):
+    """Log-probabilities [B, P, V] float64 of rows, by default the documents as they are."""
+    asked = (
+      self.tokens if tokens is None else tokens,
+      self.places if places is None else places,
+      self.ids if ids is None else ids,
+    )
     by, size, parts = by or self.scorer.log_probs, self.scorer.batch_size, []
-    for i in range(0, len(rows), size):
-      part = slice(i, i + size)
-      parts.append(np.asarray(by(tokens[part], places[part], ids[part])))
+    for i in range(0, len(asked[0]), size):
+      parts.append(np.asarray(by(*(x[i : i + size] for x in asked))))
     return np.concatenate(parts).astype(np.float64)
 
   def targets(self, log_probs):
     """Log-probabilities [B, P] of the tokens that follow `places`."""
-    rows, shown = self.rows[:, None], np.arange(self.places.shape[1])
-    return log_probs[rows, shown, self.tokens[rows, self.places + 1]]
+    following = np.take_along_axis(self.tokens, self.places + 1, axis=1)
+    return np.take_along_axis(log_probs, following[..., None], axis=2)[..., 0]
 
-  def _nats(self, d):
-    """Nats [T - 1] of a document's tokens, alone in a batch."""
+  def bits(self, rows) -> str:
+    """Bits a byte of rows."""
+    size = max(self.sizes[rows].sum(), 1)
+    return f'{self.nats[rows].sum() / np.log(2) / size:.3f} bits a {self.unit}'
+
+  def _nats(self, d, count):
+    """Nats [count] of a document's tokens, alone in a batch."""
     # All of one shape: what is compiled for one serves the others.
     tokens = self.tokens[d : d + 1]
     places = np.arange(tokens.shape[1] - 1)
-    of_all = self.ask([d], tokens, places[None])[0]
-    return -of_all[places, tokens[0, 1:]][: self.lengths[d] - 1]
+    of_all = self.ask(tokens, places[None], self.ids[d : d + 1])[0]
+    return -of_all[places, tokens[0, 1:]][:count]
 
 
 def _largest(one: np.ndarray, other: np.ndarray) -> float:
@@ -250,194 +247,132 @@ def _sums(case: _Case) -> Verdict:
   return Verdict('sums to 1', error <= _SUM, f'{text} (limit {_SUM:g})')
 
 
-def _changed(case: _Case, later: bool) -> Any:
-  """Log-probabilities before and after a change of the tokens after places."""
-  step = max(1, case.places.shape[1] // 2)
-  columns = np.arange(case.places.shape[1])[::step]
-  rows, columns = (
-    np.repeat(case.rows, len(columns)),
-    np.tile(columns, len(case.rows)),
-  )
-  tokens, others = case.tokens[rows], np.unique(case.tokens[:, 1:])
-  where = np.arange(tokens.shape[1]) - case.places[rows, columns, None]
-  drawn = case.rng.choice(others, tokens.shape)
-  for other in others[[0, -1]]:
-    drawn = np.where(drawn == tokens, other, drawn)
-  changed = np.where(where > 0 if later else where == 1, drawn, tokens)
-  after = case.ask(rows, changed)
-  return case.every[rows, columns], after[np.arange(len(rows)), columns]
+def _later(case: _Case) -> Verdict:
+  """Change the tokens after a place, or the scored one alone of a masked model."""
+  others, pairs = np.unique(case.tokens[:, 1:]), {}
+  for column in {0, case.places.shape[1] // 2}:
+    after = np.arange(case.tokens.shape[1]) - case.places[:, column, None]
+    step = case.rng.integers(1, max(2, len(others)), case.tokens.shape)
+    drawn = others[(np.searchsorted(others, case.tokens) + step) % len(others)]
+    changed = after > 0 if case.scorer.causal else after == 1
+    answer = case.ask(np.where(changed, drawn, case.tokens))[:, column]
+    pairs[f'place {column + 1}'] = case.every[:, column], answer
+  return _same('later tokens' if case.scorer.causal else 'scored token', pairs)
 
 
 def _gradient(case: _Case) -> Verdict:
-  show, later, earlier = case.scorer.gradient, [], []
+  show, place = case.scorer.gradient, case.places[0, -1]
   if show is None or not case.scorer.causal:
     return Verdict('gradient', None, 'nothing shown')
-  for d in case.rows[:2]:
-    place = int(case.places[d, -1])
-    size = np.abs(np.asarray(show(case.tokens[d], place)))
-    later.append(size[place + 1 :].max(initial=0.0))
-    earlier.append(size[: place + 1].max())
-  figures = (
-    f'of later tokens {max(later):g}, of earlier ones {min(earlier):.1e}'
+  size = np.abs(np.asarray(show(case.tokens[0], int(place))))
+  later, earlier = size[place + 1 :].max(initial=0.0), size[: place + 1].max()
+  return Verdict(
+    'gradient',
+    bool(later == 0 < earlier),
+    f'of later tokens {later:g}, of earlier ones {earlier:.1e}',
   )
-  return Verdict('gradient', bool(max(later) == 0 < min(earlier)), figures)
 
 
 def _batch(case: _Case) -> Verdict:
-  turned = case.rows[::-1]
-  pairs = {'in another order': (case.every[turned], case.ask(turned))}
+  turned = case.ask(case.tokens[::-1], case.places[::-1], case.ids[::-1])
+  pairs = {'in another order': (case.every[::-1], turned)}
   if case.scorer.causal:
-    alone = (x[p] for x, p in zip(case.alone, case.places, strict=True))
-    pairs['alone'] = case.targets(case.every), -np.stack([*alone])
+    alone = [x[p] for x, p in zip(case.alone, case.places, strict=True)]
+    pairs['alone'] = case.targets(case.every), -np.stack(alone)
   return _same('batch and order', pairs)
 
 
 def _padding(case: _Case) -> Verdict:
-  size = case.places.max() + 2 if case.scorer.causal else case.lengths.max()
-  more = max(0, case.scorer.max_tokens - case.tokens.shape[1])
-  longer = np.pad(case.tokens, ((0, 0), (0, more)))
-  pairs = {
-    'shorter rows': (case.every, case.ask(tokens=case.tokens[:, :size])),
-    'longer rows': (case.every, case.ask(tokens=longer)),
-  }
-  return _same('padding', pairs)
+  """Cut rows in their middle; pad those of a masked model, which reads all of them."""
+  count, tokens = case.places.shape[1], case.tokens
+  if case.scorer.causal:
+    count = (count + 1) // 2
+    tokens = tokens[:, : case.places[:, :count].max() + 2]
+  else:
+    more = max(0, case.scorer.max_tokens - tokens.shape[1])
+    tokens = np.pad(tokens, ((0, 0), (0, more)))
+  places = case.places[:, :count]
+  pair = case.every[:, :count], case.ask(tokens, places)
+  return _same('padding', {f'rows of {tokens.shape[1]} tokens': pair})
 
 
-def _cache(case: _Case) -> Verdict:
-  """Judge caches, after all other verdicts have scored other rows."""
-  pairs = {'asked again': (case.every, case.ask())}
+def _cache(case: _Case, again: np.ndarray) -> Verdict:
+  pairs = {'asked again': (case.every, again)}
   if case.scorer.cached:
-    d, last = case.rows[:2], case.places[:2, -2:]
-    pairs['decoded'] = (
-      case.every[d, -2:],
-      case.ask(d, places=last, by=case.scorer.cached),
-    )
+    asked = case.tokens[:2], case.places[:2, -2:], case.ids[:2]
+    decoded = case.ask(*asked, case.scorer.cached)
+    pairs['decoded'] = case.every[:2, -2:], decoded
   return _same('cache', pairs)
 
 
 def _reported(case: _Case) -> Verdict:
   """Compare reported nats and bytes with those of the text."""
-  scorer, worst, wrong, count = case.scorer, 0.0, [], 0
-  for document, own in zip(case.documents, case.alone, strict=True):
-    if not (scorer.score and document.text):
-      continue
-    half = document.text.find(' ', len(document.text) // 2)
-    for cut in (0, half):
-      context, text = document.text[:cut], document.text[cut:]
-      first = len(_encoded(scorer, context))
-      if cut < 0 or (cut and not _is_prefix(scorer, context, document)):
+  scorer, asked = case.scorer, []
+  for document, nats in zip(case.documents, case.alone, strict=True):
+    for cut in (0, document.text.find(' ', len(document.text) // 2)):
+      if not (scorer.score and document.text) or cut < 0:
         continue
-      [said] = scorer.score([context], [text])
-      expected = own[first - 1 :] if cut else own
-      worst = max(worst, abs(said.nats - expected.sum()) / len(expected))
-      count += 1
-      if said.num_bytes != len(text.encode()):
-        wrong.append(f'{said.num_bytes} bytes for {len(text.encode())}')
-  size, unit = _sizes(case)
-  bits = sum(x.sum() for x in case.alone) / np.log(2) / size.sum()
-  figures = f'{bits:.3f} bits a {unit}'
-  if not count:
+      context, text = document.text[:cut], document.text[cut:]
+      before = np.asarray(scorer.encode(context))
+      # A context that ends within a token is not asked.
+      if not cut or np.array_equal(before, document.tokens[: len(before)]):
+        asked.append((context, text, nats[len(before) - 1 if cut else 0 :]))
+  figures = case.bits(slice(None))
+  if not asked:
     return Verdict('reported', None, f'{figures} as the referee counts them')
-  figures += (
-    f'; nats of {count} texts, half of them after a prompt, differ from the '
-  )
-  figures += f'log-probabilities by {worst:.1e} a token; wrong bytes: '
-  passed = bool(worst <= TOLERANCE) and not wrong
+  contexts, texts, nats = zip(*asked, strict=True)
+  said = scorer.score(contexts, texts)
+  pairs = [*zip(said, texts, nats, strict=True)]
+  worst = np.max([abs(x.nats - n.sum()) / len(n) for x, _, n in pairs])
+  wrong = [
+    f'{x.num_bytes} for {len(text.encode())}'
+    for x, text, _ in pairs
+    if x.num_bytes != len(text.encode())
+  ]
   return Verdict(
-    'reported', passed, f'{figures}{wrong[0] if wrong else "none"}'
+    'reported',
+    bool(worst <= TOLERANCE) and not wrong,
+    f'{figures}; nats of {len(asked)} texts, some after a prompt, differ from the '
+    f'log-probabilities by {worst:.1e} a token; wrong bytes: {[*wrong, "none"][0]}',
   )
-
-
-def _sizes(case: _Case) -> tuple[np.ndarray, str]:
-  """Bytes of each document's text, or its scored tokens, and their unit."""
-  sizes = np.array([len(x.text.encode()) for x in case.documents])
-  if sizes.all():
-    return sizes, 'byte'
-  return np.array([len(x) for x in case.alone]), 'token'
-
-
-def _is_prefix(scorer, context, document) -> bool:
-  before = _encoded(scorer, context)
-  return np.array_equal(before, document.tokens[: len(before)])
 
 
 def _own_document(case: _Case) -> Verdict:
-  unnamed = case.ask(ids=[''] * len(case.rows))
+  unnamed = case.ask(ids=[''] * len(case.ids))
   gain = case.targets(case.every) - case.targets(unnamed)
   figures = f'a token gains at most {gain.max():.1e} nats by its document id'
   return Verdict('own document', bool(gain.max() <= TOLERANCE), figures)
 
 
-def _overlap(runs: np.ndarray) -> tuple[float, np.ndarray]:
-  """Share of 13-grams, and r(C) of each chunk, of a text's runs."""
-  starts = np.arange(len(runs))
-  ends = np.minimum(starts // _CHUNK * _CHUNK + _CHUNK, len(runs))
-  within = np.minimum(runs, ends - starts)
-  first = starts[::_CHUNK]
-  first = first[
-    ends[first] - first >= min(_GRAM, len(runs))
-  ]  # no shorter rests
-  within = within[: ends[first[-1]]]
-  grams = runs[: max(len(runs) - _GRAM + 1, 1)] >= min(_GRAM, len(runs))
-  sizes = ends[first] - first
-  return float(grams.mean()), np.maximum.reduceat(within, first) / sizes
-
-
-def _runs(case, memories) -> list[np.ndarray]:
-  """`leakage.longest_runs` of each document; equal memories are read once."""
-  runs = {}
-  for memory in {id(x): x for x in memories}.values():
-    who = [d for d in case.rows if memories[d] is memory]
-    parts = [np.append(case.documents[d].tokens[1:], -1) for d in who]
-    ends = np.cumsum([len(x) for x in parts])
-    joined = leakage.longest_runs(np.concatenate(parts), memory)
-    pieces = np.split(joined, ends[:-1])
-    runs |= {d: x[:-1] for d, x in zip(who, pieces, strict=True)}
-  return [runs[d] for d in case.rows]
-
-
-def _memory(case: _Case, arrays: list[Any]) -> Verdict:
-  read, stated = case.scorer.memory, ''
+def _memory(case: _Case) -> Verdict:
+  read = case.scorer.memory
   if read is None:
-    whole = reached.integers(arrays)
-    if case.scorer.num_bytes.get('memory') or not whole:
-      passed = None if not case.scorer.num_bytes.get('memory') else False
-      return Verdict('memory', passed, 'no tokens of it are shown')
-    flat = np.concatenate([np.append(x, -1) for x in whole])
-    read, stated = lambda _: flat, 'of all arrays reached: '
-  memories = [read(x.id) for x in case.documents]
-  shares, longest = zip(*map(_overlap, _runs(case, memories)), strict=True)
-  shares, ratios = np.array(shares), np.concatenate(longest)
-  held = [
-    document.id
-    for document, share in zip(case.documents, shares, strict=True)
-    if share >= _HELD
-  ]
-  figures = f'{stated}13-grams {100 * shares.mean():.1f} % (at most '
-  figures += f'{100 * shares.max():.0f} %), r(C) {ratios.mean():.2f} (at most '
-  figures += (
-    f'{ratios.max():.2f}); holds {len(held)} of {len(shares)} documents'
+    passed = False if case.scorer.num_bytes().get('memory') else None
+    return Verdict('memory', passed, 'no tokens of it are shown')
+  shares, ratios = zip(
+    *(leakage.share(x.tokens[1:], read(x.id)) for x in case.documents),
+    strict=True,
   )
-  figures += f': {held[0]}' if held else ''
-  return Verdict('memory', not held, figures + _without_copies(case, shares))
+  shares, ratios = np.array(shares), np.concatenate(ratios)
+  few, held = shares < _FEW, np.flatnonzero(shares >= _HELD)
+  names = ': ' + ', '.join(case.ids[i] for i in held[:3]) if len(held) else ''
+  return Verdict(
+    'memory',
+    not len(held),
+    f'13-grams {100 * shares.mean():.1f} % (at most {100 * shares.max():.0f} %), '
+    f'r(C) {ratios.mean():.2f} (at most {ratios.max():.2f}); holds {len(held)} of '
+    f'{len(shares)} documents{names}; {case.bits(few)} of {few.sum()} below '
+    f'{100 * _FEW:.0f} %',
+  )
 
 
-def _without_copies(case, shares) -> str:
-  """Bits a byte of documents with few shared 13-grams."""
-  (sizes, unit), nats = _sizes(case), np.array([x.sum() for x in case.alone])
-  [few] = leakage.curve(nats, sizes, case.rows, shares, (_FEW,))
-  bits, count = few['bits_per_byte'], few['documents']
-  return f'; {bits:.3f} bits a {unit} of {count} below {100 * _FEW:.0f} %'
-
-
-def _bytes(case: _Case, there: int) -> Verdict:
-  stated = {k: reached.count(x) for k, x in case.scorer.num_bytes.items()}
-  total = sum(stated.values())
+def _bytes(case: _Case) -> Verdict:
+  there = reached.num_bytes(case.scorer.log_probs, case.scorer.score)
+  stated = case.scorer.num_bytes()
   figures = ', '.join(f'{k} {x:,}' for k, x in stated.items())
   figures = f'{figures or "none stated"}; reached in this process {there:,}'
-  if not stated:
-    return Verdict('bytes', None, figures)
-  return Verdict('bytes', there <= total * _SLACK[0] + _SLACK[1], figures)
+  passed = there <= sum(stated.values()) * _SLACK[0] + _SLACK[1]
+  return Verdict('bytes', passed if stated else None, figures)
 
 
 def _restart(case: _Case, again: LogProbs | None) -> Verdict:
@@ -475,30 +410,14 @@ def referee(
   scorer = as_scorer(model)
   documents = documents_of(scorer, texts, max_documents)
   case = _Case(scorer, documents, num_places, np.random.default_rng(seed))
-  verdicts = [_sums(case)]
-  if scorer.causal:
-    verdicts.append(
-      _same('later tokens', {'all changed': _changed(case, True)})
-    )
-  verdicts.append(_same('scored token', {'changed': _changed(case, False)}))
-  verdicts += [_gradient(case), _batch(case), _padding(case)]
-  arrays, others = reached.reach(scorer.log_probs, scorer.score)
-  verdicts += [
-    _reported(case),
-    _own_document(case),
-    _memory(case, arrays),
-    _bytes(case, reached.size_of(arrays) + others),
-    _restart(case, again),
-    _cache(case),
-  ]
-  return Report((*verdicts, _cost(case)))
-
-
-def _cost(case: _Case) -> Verdict:
-  """Time calls of shapes that were scored before."""
-  start, flops = time.perf_counter(), case.scorer.flops_per_token
-  case.ask()
+  checks = _sums, _later, _gradient, _batch, _padding, _reported, _own_document
+  verdicts = [check(case) for check in (*checks, _memory, _bytes)]
+  verdicts.append(_restart(case, again))
+  # Last: caches may have seen other rows, and all is compiled.
+  start, flops = time.perf_counter(), scorer.flops_per_token
+  asked_again = case.ask()
   seconds = (time.perf_counter() - start) / case.tokens.size
+  verdicts.append(_cache(case, asked_again))
   told = 'not stated' if flops is None else f'{flops:.3g}'
-  figures = f'{seconds:.1e} seconds and {told} FLOPs a token, '
-  return Verdict('cost', None, f'{figures}in rows of {case.tokens.shape[1]}')
+  figures = f'{seconds:.1e} seconds and {told} FLOPs a token'
+  return Report((*verdicts, Verdict('cost', None, figures)))

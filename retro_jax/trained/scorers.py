@@ -5,7 +5,7 @@
 Dimension key: B rows, L tokens of a row, P places, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import dataclasses
 import functools
 import pathlib
@@ -18,7 +18,7 @@ import numpy as np
 
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.decoding import decode
-from retro_jax.evaluation import continuations, referee
+from retro_jax.evaluation import continuations, reached, referee
 from retro_jax.nn import losses, models, presets
 
 # A batch of rows, places [B, P] -> [B, P, V] log-probabilities of the next tokens.
@@ -26,12 +26,17 @@ Distributions = Callable[[pipeline.Row, np.ndarray], Any]
 _TABLES = ('embedding', 'encoder_embedding', 'readout')  # rows are tokens
 
 
-@functools.partial(jax.jit, static_argnames='model')
+_forward = jax.jit(losses.forward, static_argnames='model')
+
+
 def distributions(
-  model: Any, params: Any, batch: Mapping[str, jax.Array], places: Array
+  model: Any,
+  params: Any,
+  batch: pipeline.Row,
+  places: Int[np.ndarray, 'B P'],
 ) -> Float[Array, 'B P V']:
-  """Log-probabilities of all tokens after places."""
-  logits = losses.forward(model, params, batch)
+  """Log-probabilities of all tokens after places; compiled once for any places."""
+  logits = _forward(model, params, batch)
   return jax.nn.log_softmax(
     jnp.take_along_axis(logits, places[..., None], axis=1)
   )
@@ -60,29 +65,29 @@ def _gradients(model, params, batch, place):
   return jnp.abs(jax.grad(total)(of_places)).max(axis=-1)
 
 
-def settings_of(model: Any, k: int) -> continuations.Settings:
-  """Return the sizes of the rows that a model reads."""
-  c = model.model.config
-  return continuations.Settings(
+def read(model: Any, k: int, tokens: Int[np.ndarray, 'B T']) -> pipeline.Row:
+  """Return a batch of rows with the k neighbors that their chunks retrieve."""
+  c, retrieve, longest = model.model.config, None, model.config.sequence_chunks
+  settings = continuations.Settings(
     chunk_length=c.chunk_length,
     neighbor_length=c.neighbor_length,
-    sequence_chunks=model.config.sequence_chunks,
+    sequence_chunks=longest,
     stride_chunks=1,
     num_neighbors=k,
   )
-
-
-def read(model: Any, k: int, tokens: Int[np.ndarray, 'B T']) -> pipeline.Row:
-  """Return a batch of rows with the k neighbors that their chunks retrieve."""
-  settings, retrieve = settings_of(model, k), None
   if k:
     retrieve = model.data.datastore.lookup(model.config).retrieve_tokens
-  count = -(-tokens.shape[1] // settings.chunk_length)
-  window = continuations.Window(0, 0, count)
-  size = continuations.num_row_chunks(count, settings.sequence_chunks)
+  count = -(-tokens.shape[1] // c.chunk_length)
+  windows = [(i, continuations.Window(0, 0, count)) for i in range(len(tokens))]
+  size = continuations.num_row_chunks(count, longest)
   texts = [continuations.Continuation(x.astype(np.int32), 1) for x in tokens]
-  windows = [(i, window) for i in range(len(texts))]
   return continuations.make_batch(texts, windows, size, settings, retrieve)
+
+
+def _context(model: Any, k: int, tokens: Int[np.ndarray, 'B T']):
+  """What a decoder reads of rows."""
+  row = read(model, k, tokens)
+  return {x: y for x, y in row.items() if x not in ('targets', 'loss_mask')}
 
 
 def ask(model: Any, k: int, distributions: Distributions) -> referee.LogProbs:
@@ -98,27 +103,21 @@ def ask(model: Any, k: int, distributions: Distributions) -> referee.LogProbs:
   return log_probs
 
 
-def _inputs(model, k, tokens) -> pipeline.Row:
-  """As `read`, without what a decoder does not see."""
-  row = read(model, k, tokens)
-  return {x: y for x, y in row.items() if x not in ('targets', 'loss_mask')}
-
-
 def _decoded(model, k, tokens, places, documents):
-  """As `log_probs`, token by token since the last chunk, three at most."""
+  """As `log_probs`; a chunk's last token reads its neighbors, others the cache."""
   del documents
-  m, params = model.model.config.chunk_length, model.params
+  m, one = model.model.config.chunk_length, functools.partial(np.full, (1,))
   logits = np.zeros((*places.shape, model.model.config.vocab_size))
   for b, p in np.ndindex(places.shape):
-    end = int(places[b, p])
-    start = max(end - 3, (end + 1) // m * m - 1, 0)
-    buffer = _inputs(model, k, tokens[b : b + 1])
+    at = int(places[b, p])
+    step = 0 < at and at % m < m - 1
+    row = _context(model, k, tokens[b : b + 1])
     out, cache = decode.first_logits(
-      model.model, params, buffer, np.array([start])
+      model.model, model.params, row, one(at - step)
     )
-    for at in range(start + 1, end + 1):
-      step = {'tokens': tokens[b, at : at + 1], 'position': np.array([at])}
-      out, cache = decode.next_logits(model.model, params, cache, step)
+    if step:
+      following = {'tokens': tokens[b, at : at + 1], 'position': one(at)}
+      out, _ = decode.next_logits(model.model, model.params, cache, following)
     logits[b, p] = np.asarray(jax.nn.log_softmax(out))[0]
   return logits
 
@@ -131,10 +130,18 @@ def memory_tokens(data: Any) -> Int[np.ndarray, ' n']:
   return np.concatenate(rows).astype(np.int64)
 
 
-def memory_paths(data: Any) -> list[pathlib.Path]:
-  """Return a data folder's files, but for those of held-out splits alone."""
+def memory_bytes(data: Any) -> int:
+  """Bytes of a data folder's files, but for those of held-out splits alone."""
   others = tuple(f'-{x}' for x in data.splits if x != 'train')
-  return [x for x in data.root.iterdir() if not x.name.endswith(others)]
+  return files_bytes(
+    *(x for x in data.root.iterdir() if not x.name.endswith(others))
+  )
+
+
+def files_bytes(*paths: pathlib.Path) -> int:
+  """Bytes of files, and of all files below folders."""
+  files = {f for x in paths for f in (x, *x.rglob('*')) if f.is_file()}
+  return sum(f.stat().st_size for f in files)
 
 
 def of(model: Any, k: int) -> referee.Scorer:
@@ -149,52 +156,48 @@ def of(model: Any, k: int) -> referee.Scorer:
     row = read(model, k, tokens[None])
     return _gradients(model.model, params, row, place)[: len(tokens)]
 
-  row = _inputs(model, k, np.zeros((1, length), np.int64))
+  row = _context(model, k, np.zeros((1, length), np.int64))
   first = functools.partial(decode.first_logits, model.model)
   cache = jax.eval_shape(first, params, row, np.zeros(1, np.int32))[1]
   caches = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(cache))
+  weights = reached.num_bytes(params)
   scorer = referee.Scorer(
     log_probs=ask(model, 0, predict),
     encode=lambda text: [tokenizer.bos_id, *tokenizer.encode(text).ids],
     score=functools.partial(model.loglikelihood, num_neighbors=k),
+    cached=functools.partial(_decoded, model, k),
     gradient=gradient,
     memory=lambda _: np.zeros(0, np.int64),
-    num_bytes={'weights': params, 'caches': caches},
+    num_bytes=lambda: {'weights': weights, 'caches': caches},
     flops_per_token=presets.flops_per_token(c, length, k),
     max_tokens=length,
+    batch_size=2,
   )
-  if k:
-    scorer = with_memory(
-      scorer,
-      ask(model, k, predict),
-      functools.partial(memory_tokens, model.data),
-      memory_paths(model.data),
-    )
-  decoded = functools.partial(_decoded, model, k)
-  return dataclasses.replace(scorer, cached=decoded)
+  if not k:
+    return scorer
+  return with_memory(
+    scorer,
+    ask(model, k, predict),
+    functools.partial(memory_tokens, model.data),
+    memory_bytes(model.data),
+    cached=scorer.cached,
+  )
 
 
 def with_memory(
   alone: referee.Scorer,
   log_probs: referee.LogProbs,
   tokens: Callable[[], np.ndarray],
-  held: Any,
-  **others: Any,
+  num_bytes: int,
+  cached: referee.LogProbs | None = None,
 ) -> referee.Scorer:
-  """Return a scorer with a memory added to it.
-
-  Args:
-    tokens: returns the tokens of the memory.
-    held: its arrays or paths.
-    **others: further fields.
-  """
+  """Return a scorer with a memory of some tokens and bytes added to it."""
   once = functools.cache(tokens)
   return dataclasses.replace(
     alone,
     log_probs=log_probs,
     without=alone.log_probs,
-    cached=None,
+    cached=cached,
     memory=lambda _: once(),
-    num_bytes={**alone.num_bytes, 'memory': held},
-    **others,
+    num_bytes=lambda: alone.num_bytes() | {'memory': num_bytes},
   )

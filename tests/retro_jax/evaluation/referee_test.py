@@ -77,7 +77,10 @@ def honest(model=None, **changes):
     'score': score,
     'without': lambda t, p, _: take(model.rows(t, 0.0), p),
     'memory': lambda _: model.memory,
-    'num_bytes': {'weights': [model.table], 'memory': [model.memory]},
+    'num_bytes': lambda: {
+      'weights': model.table.nbytes,
+      'memory': model.memory.nbytes,
+    },
     'max_tokens': 64,
     'batch_size': 2,
   }
@@ -205,17 +208,8 @@ def seeds_the_memory():
   return honest(Bigrams([*TRAINING, TEXTS[1]]))
 
 
-def seeds_what_it_does_not_state():
-  model = Bigrams([*TRAINING, TEXTS[1]])
-  return honest(model, memory=None, num_bytes={'weights': 1 << 20})
-
-
 def hides_its_memory():
   return honest(memory=None)
-
-
-def restarts_otherwise():
-  return honest()
 
 
 def _judge(scorer, **how):
@@ -244,7 +238,7 @@ def test_an_honest_model_passes():
   ('cheat', 'verdicts'),
   [
     (not_normalized, {'sums to 1'}),
-    (reads_the_next_token, {'scored token', 'later tokens'}),
+    (reads_the_next_token, {'later tokens'}),
     (reads_its_own_document, {'own document'}),
     (normalizes_over_the_top, {'sums to 1'}),
     (reports_over_the_top, {'reported'}),
@@ -253,7 +247,6 @@ def test_an_honest_model_passes():
     (counts_fewer_bytes, {'bytes'}),
     (counts_other_bytes_of_the_text, {'reported'}),
     (seeds_the_memory, {'memory'}),
-    (seeds_what_it_does_not_state, {'memory'}),
     (hides_its_memory, {'memory'}),
   ],
   ids=lambda x: getattr(x, '__name__', ''),
