@@ -3,6 +3,7 @@
 """An honest bigram model with a memory passes; each planted cheat fails by name."""
 
 import dataclasses
+import functools
 import types
 
 import numpy as np
@@ -66,15 +67,10 @@ def honest(model=None, **changes):
     del documents
     return take(model.rows(tokens), places)
 
-  def score(contexts, texts):
-    return [
-      report(log_probs, *pair) for pair in zip(contexts, texts, strict=True)
-    ]
-
   fields = {
     'log_probs': log_probs,
     'encode': encode,
-    'score': score,
+    'score': functools.partial(reports, log_probs),
     'without': lambda t, p, _: take(model.rows(t, 0.0), p),
     'memory': lambda _: model.memory,
     'num_bytes': lambda: {
@@ -87,15 +83,25 @@ def honest(model=None, **changes):
   return referee.Scorer(**fields | changes)
 
 
-def report(log_probs, context, text, whole=False):
-  """What an evaluation reports of a text after a context."""
-  tokens = np.array([encode(context + text)])
-  first = 1 if whole else len(encode(context))
-  places = np.arange(first - 1, tokens.shape[1] - 1)
-  rows = log_probs(tokens, places[None], [''])[0]
-  nats = -rows[np.arange(len(places)), tokens[0, first:]].sum()
-  said = context + text if whole else text
-  return types.SimpleNamespace(nats=nats, num_bytes=len(said.encode()))
+def reports(log_probs, contexts, texts, whole=False, more_bytes=0):
+  """What an evaluation reports of texts after contexts."""
+  rows = []
+  for context, text in zip(contexts, texts, strict=True):
+    tokens = np.array([encode(context + text)])
+    first = 1 if whole else len(encode(context))
+    places = np.arange(first - 1, tokens.shape[1] - 1)
+    of_all = log_probs(tokens, places[None], [''])[0]
+    nats = -of_all[np.arange(len(places)), tokens[0, first:]].sum()
+    size = len((context + text if whole else text).encode()) + more_bytes
+    rows.append(types.SimpleNamespace(nats=nats, num_bytes=size))
+  return rows
+
+
+def reported(**how):
+  """An honest model whose reports are another's."""
+  inner = honest()
+  score = functools.partial(reports, inner.log_probs, **how)
+  return dataclasses.replace(inner, score=score)
 
 
 def changed(function):
@@ -106,11 +112,7 @@ def changed(function):
     rows = inner.log_probs(tokens, places, documents)
     return function(rows, tokens, places, documents)
 
-  def score(contexts, texts):
-    return [
-      report(log_probs, *pair) for pair in zip(contexts, texts, strict=True)
-    ]
-
+  score = functools.partial(reports, log_probs)
   return dataclasses.replace(inner, log_probs=log_probs, score=score)
 
 
@@ -176,30 +178,25 @@ def a_cache_that_leaks():
 
 
 def scores_the_prompt():
-  inner = honest()
+  return reported(whole=True)
 
-  def score(contexts, texts):
-    pairs = zip(contexts, texts, strict=True)
-    return [report(inner.log_probs, *pair, whole=True) for pair in pairs]
 
-  return dataclasses.replace(inner, score=score)
+def counts_other_bytes_of_the_text():
+  return reported(more_bytes=5)
 
 
 def counts_fewer_bytes():
   table = np.zeros((1 << 16, 8), np.float64)
-  inner = changed(lambda rows, tokens, *_: rows + table[tokens[0, 0], 0])
-  return dataclasses.replace(inner, gradient=None)
+  return changed(lambda rows, tokens, *_: rows + table[tokens[0, 0], 0])
 
 
-def counts_other_bytes_of_the_text():
+def reports_no_number():
+  rows = types.SimpleNamespace
   inner = honest()
 
   def score(contexts, texts):
-    rows = inner.score(contexts, texts)
-    return [
-      types.SimpleNamespace(nats=x.nats, num_bytes=x.num_bytes + 5)
-      for x in rows
-    ]
+    first, *rest = inner.score(contexts, texts)
+    return [first, *(rows(nats=np.nan, num_bytes=x.num_bytes) for x in rest)]
 
   return dataclasses.replace(inner, score=score)
 
@@ -245,6 +242,7 @@ def test_an_honest_model_passes():
     (a_cache_that_leaks, {'batch and order', 'cache'}),
     (scores_the_prompt, {'reported'}),
     (counts_fewer_bytes, {'bytes'}),
+    (reports_no_number, {'reported'}),
     (counts_other_bytes_of_the_text, {'reported'}),
     (seeds_the_memory, {'memory'}),
     (hides_its_memory, {'memory'}),
@@ -260,3 +258,9 @@ def test_a_gradient_of_later_tokens_and_another_restart_fail():
   scorer = honest(gradient=lambda tokens, place: np.ones(len(tokens)))
   found = _judge(scorer, again=not_normalized().log_probs)
   assert {*found.failed} == {'gradient', 'restart'}
+
+
+def test_nats_of_masked_words_alone_are_not_divided_by_all_bytes():
+  report = _judge(honest(causal=False, score=None))
+  [figures] = [x.figures for x in report.verdicts if x.name == 'reported']
+  assert 'bits a token' in figures
