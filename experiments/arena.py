@@ -261,7 +261,7 @@ class Runs:
       length = config.sequence_chunks * config.model.chunk_length
       model = loading.model_config_of(config, self._folder(config))
       forward = presets.flops_per_token(model, length)
-      cost['memory'] = reached.count(folder / 'knn_lm')
+      cost['memory'] = reached.files_bytes(folder / 'knn_lm')
       cost['flops'] += len(pairs.array('keys')) * forward
       cost['seconds'] += _seconds(folder)
     elif arm.copies or config.retrieval:
@@ -276,7 +276,9 @@ class Runs:
       expected = f'one of {names.WORDS}, without an embedder that costs, too'
       raise settings.SettingsError('neighbors.source', source, expected)
     patterns = 'tokens', 'chunks-train', f'sparse-{source}-*'
-    return reached.count([x for p in patterns for x in self._data.glob(p)])
+    return reached.files_bytes(
+      *(x for p in patterns for x in self._data.glob(p))
+    )
 
   def nats(self, arm: Arm, seed: int, split: str) -> dict[str, np.ndarray]:
     """Evaluate an arm on a split, unless that is done: nats and bytes, [D]."""

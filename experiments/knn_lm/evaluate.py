@@ -33,7 +33,12 @@ from experiments.knn_lm.config import Config
 from experiments.retro import evaluate as retro_evaluate, rows as rows_lib
 from retrieval.store import manifests
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate as evaluate_lib, knn_lm, referee
+from retro_jax.evaluation import (
+  evaluate as evaluate_lib,
+  knn_lm,
+  reached,
+  referee,
+)
 from retro_jax.trained import language_model, loading, scorers
 
 FILE = 'knn_lm.json'
@@ -261,7 +266,7 @@ class KnnLanguageModel(language_model.LanguageModel):
       scorers.of(self, 0),
       scorers.ask(self, 0, mixed),
       lambda: self.datastore.values[:].astype(np.int64),
-      scorers.files_bytes(self.datastore.pairs.path, self.datastore.index.path),
+      reached.files_bytes(self.datastore.pairs.path, self.datastore.index.path),
     )
 
 

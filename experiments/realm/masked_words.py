@@ -15,7 +15,6 @@ import numpy as np
 from realm_jax.data import examples, pipeline, sources
 from realm_jax.trained import explain, realm
 from retro_jax.evaluation import reached, referee
-from retro_jax.trained import scorers
 
 _NONE = -1  # block of a sentence that is of no block
 
@@ -75,7 +74,7 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
     memory=read,
     num_bytes=lambda: {
       'weights': reached.num_bytes(params),
-      'memory': scorers.files_bytes(data.root, trained.index_folder),
+      'memory': reached.files_bytes(data.root, trained.index_folder),
       # of the host
       'caches': reached.num_bytes(trained.index, trained.params),
     },

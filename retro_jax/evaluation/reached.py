@@ -8,6 +8,7 @@ followed are modules, classes and what other languages hold.
 
 from collections.abc import Iterator
 import gc
+import pathlib
 import sys
 import types
 from typing import Any
@@ -53,3 +54,9 @@ def num_bytes(*roots: Any) -> int:
       sizes[id(x)] = sys.getsizeof(x)
     todo += _next(x)
   return sum(sizes.values())
+
+
+def files_bytes(*paths: pathlib.Path) -> int:
+  """Count the bytes of files, and of all files below folders."""
+  files = {f for x in paths for f in (x, *x.rglob('*')) if f.is_file()}
+  return sum(f.stat().st_size for f in files)

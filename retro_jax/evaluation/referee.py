@@ -19,7 +19,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import settings, text_table
-from retro_jax.evaluation import leakage, reached
+from retro_jax.evaluation import leakage, reached, referee_case
 
 # tokens [B, T], places [B, P], ids of the documents [B] -> [B, P, V] log-probabilities
 # in nats of the token after each place. T differs between calls; a row may end in
@@ -160,61 +160,6 @@ def _encode(scorer: Scorer, text: str, name: str) -> Document:
   return Document(np.asarray(tokens, np.int64), text, name)
 
 
-class _Case:
-  """Documents in rows, and the places that are looked at."""
-
-  def __init__(self, scorer, documents, num_places, rng):
-    self.scorer, self.documents, self.rng = scorer, documents, rng
-    lengths = np.array([len(x.tokens) for x in documents])
-    self.tokens = np.zeros((len(documents), lengths.max()), np.int64)
-    for row, document in zip(self.tokens, documents, strict=True):
-      row[: len(document.tokens)] = document.tokens
-    # One place of each equal part of a text.
-    parts = rng.random((len(documents), num_places)) + np.arange(num_places)
-    self.places = (parts * (lengths[:, None] - 1) / num_places).astype(np.int64)
-    self.ids = [x.id for x in documents]
-    self.every = self.ask()
-    # Nats of each document's tokens; of a masked model those at its places.
-    self.alone = [*-self.targets(self.every)]
-    if scorer.causal:
-      self.alone = [self._nats(d, n - 1) for d, n in enumerate(lengths)]
-    self.nats = np.array([x.sum() for x in self.alone])
-    self.sizes = np.array([len(x.text.encode()) for x in documents])
-    self.unit = 'byte'
-    if not (scorer.causal and self.sizes.all()):
-      self.sizes, self.unit = np.array([len(x) for x in self.alone]), 'token'
-
-  def ask(self, tokens=None, places=None, ids=None, by=None):
-    """Log-probabilities [B, P, V] float64 of rows, by default the documents as they are."""
-    asked = (
-      self.tokens if tokens is None else tokens,
-      self.places if places is None else places,
-      self.ids if ids is None else ids,
-    )
-    by, size, parts = by or self.scorer.log_probs, self.scorer.batch_size, []
-    for i in range(0, len(asked[0]), size):
-      parts.append(np.asarray(by(*(x[i : i + size] for x in asked))))
-    return np.concatenate(parts).astype(np.float64)
-
-  def targets(self, log_probs):
-    """Log-probabilities [B, P] of the tokens that follow `places`."""
-    following = np.take_along_axis(self.tokens, self.places + 1, axis=1)
-    return np.take_along_axis(log_probs, following[..., None], axis=2)[..., 0]
-
-  def bits(self, rows) -> str:
-    """Bits a byte of rows."""
-    size = max(self.sizes[rows].sum(), 1)
-    return f'{self.nats[rows].sum() / np.log(2) / size:.3f} bits a {self.unit}'
-
-  def _nats(self, d, count):
-    """Nats [count] of a document's tokens, alone in a batch."""
-    # All of one shape: what is compiled for one serves the others.
-    tokens = self.tokens[d : d + 1]
-    places = np.arange(tokens.shape[1] - 1)
-    of_all = self.ask(tokens, places[None], self.ids[d : d + 1])[0]
-    return -of_all[places, tokens[0, 1:]][:count]
-
-
 def _largest(one: np.ndarray, other: np.ndarray) -> float:
   """Largest difference of log-probabilities; inf where one is not a number."""
   with np.errstate(invalid='ignore'):
@@ -233,7 +178,7 @@ def _same(name: str, pairs: Mapping[str, Any]) -> Verdict:
   )
 
 
-def _sums(case: _Case) -> Verdict:
+def _sums(case: referee_case.Case) -> Verdict:
   error = _largest(np.exp(case.every).sum(axis=-1), np.ones(()))
   text = f'differ from 1 by {error:.1e} at {case.places.size} places'
   if case.scorer.without:
@@ -247,7 +192,7 @@ def _sums(case: _Case) -> Verdict:
   return Verdict('sums to 1', error <= _SUM, f'{text} (limit {_SUM:g})')
 
 
-def _later(case: _Case) -> Verdict:
+def _later(case: referee_case.Case) -> Verdict:
   """Change the tokens after a place, or the scored one alone of a masked model."""
   others, pairs = np.unique(case.tokens[:, 1:]), {}
   for column in {0, case.places.shape[1] // 2}:
@@ -260,7 +205,7 @@ def _later(case: _Case) -> Verdict:
   return _same('later tokens' if case.scorer.causal else 'scored token', pairs)
 
 
-def _gradient(case: _Case) -> Verdict:
+def _gradient(case: referee_case.Case) -> Verdict:
   show, place = case.scorer.gradient, case.places[0, -1]
   if show is None or not case.scorer.causal:
     return Verdict('gradient', None, 'nothing shown')
@@ -273,7 +218,7 @@ def _gradient(case: _Case) -> Verdict:
   )
 
 
-def _batch(case: _Case) -> Verdict:
+def _batch(case: referee_case.Case) -> Verdict:
   turned = case.ask(case.tokens[::-1], case.places[::-1], case.ids[::-1])
   pairs = {'in another order': (case.every[::-1], turned)}
   if case.scorer.causal:
@@ -282,7 +227,7 @@ def _batch(case: _Case) -> Verdict:
   return _same('batch and order', pairs)
 
 
-def _padding(case: _Case) -> Verdict:
+def _padding(case: referee_case.Case) -> Verdict:
   """Cut rows in their middle; pad those of a masked model, which reads all of them."""
   count, tokens = case.places.shape[1], case.tokens
   if case.scorer.causal:
@@ -296,7 +241,7 @@ def _padding(case: _Case) -> Verdict:
   return _same('padding', {f'rows of {tokens.shape[1]} tokens': pair})
 
 
-def _cache(case: _Case, again: np.ndarray) -> Verdict:
+def _cache(case: referee_case.Case, again: np.ndarray) -> Verdict:
   pairs = {'asked again': (case.every, again)}
   if case.scorer.cached:
     asked = case.tokens[:2], case.places[:2, -2:], case.ids[:2]
@@ -305,7 +250,7 @@ def _cache(case: _Case, again: np.ndarray) -> Verdict:
   return _same('cache', pairs)
 
 
-def _reported(case: _Case) -> Verdict:
+def _reported(case: referee_case.Case) -> Verdict:
   """Compare reported nats and bytes with those of the text."""
   scorer, asked = case.scorer, []
   for document, nats in zip(case.documents, case.alone, strict=True):
@@ -337,14 +282,14 @@ def _reported(case: _Case) -> Verdict:
   )
 
 
-def _own_document(case: _Case) -> Verdict:
+def _own_document(case: referee_case.Case) -> Verdict:
   unnamed = case.ask(ids=[''] * len(case.ids))
   gain = case.targets(case.every) - case.targets(unnamed)
   figures = f'a token gains at most {gain.max():.1e} nats by its document id'
   return Verdict('own document', bool(gain.max() <= TOLERANCE), figures)
 
 
-def _memory(case: _Case) -> Verdict:
+def _memory(case: referee_case.Case) -> Verdict:
   read = case.scorer.memory
   if read is None:
     passed = False if case.scorer.num_bytes().get('memory') else None
@@ -366,7 +311,7 @@ def _memory(case: _Case) -> Verdict:
   )
 
 
-def _bytes(case: _Case) -> Verdict:
+def _bytes(case: referee_case.Case) -> Verdict:
   there = reached.num_bytes(case.scorer.log_probs, case.scorer.score)
   stated = case.scorer.num_bytes()
   figures = ', '.join(f'{k} {x:,}' for k, x in stated.items())
@@ -375,7 +320,7 @@ def _bytes(case: _Case) -> Verdict:
   return Verdict('bytes', passed if stated else None, figures)
 
 
-def _restart(case: _Case, again: LogProbs | None) -> Verdict:
+def _restart(case: referee_case.Case, again: LogProbs | None) -> Verdict:
   if again is None:
     return Verdict('restart', None, 'not loaded again')
   return _same('restart', {'loaded again': (case.every, case.ask(by=again))})
@@ -409,7 +354,9 @@ def referee(
   """
   scorer = as_scorer(model)
   documents = documents_of(scorer, texts, max_documents)
-  case = _Case(scorer, documents, num_places, np.random.default_rng(seed))
+  case = referee_case.Case(
+    scorer, documents, num_places, np.random.default_rng(seed)
+  )
   checks = _sums, _later, _gradient, _batch, _padding, _reported, _own_document
   verdicts = [check(case) for check in (*checks, _memory, _bytes)]
   verdicts.append(_restart(case, again))

@@ -8,7 +8,6 @@ Dimension key: B rows, L tokens of a row, P places, V vocabulary.
 from collections.abc import Callable
 import dataclasses
 import functools
-import pathlib
 from typing import Any
 
 import jax
@@ -133,15 +132,9 @@ def memory_tokens(data: Any) -> Int[np.ndarray, ' n']:
 def memory_bytes(data: Any) -> int:
   """Bytes of a data folder's files, but for those of held-out splits alone."""
   others = tuple(f'-{x}' for x in data.splits if x != 'train')
-  return files_bytes(
+  return reached.files_bytes(
     *(x for x in data.root.iterdir() if not x.name.endswith(others))
   )
-
-
-def files_bytes(*paths: pathlib.Path) -> int:
-  """Bytes of files, and of all files below folders."""
-  files = {f for x in paths for f in (x, *x.rglob('*')) if f.is_file()}
-  return sum(f.stat().st_size for f in files)
 
 
 def of(model: Any, k: int) -> referee.Scorer:
