@@ -153,12 +153,6 @@ def normalizes_over_the_top():
   return changed(top)
 
 
-def reports_over_the_top():
-  """Shows honest probabilities, and reports others."""
-  cheat = normalizes_over_the_top()
-  return dataclasses.replace(honest(), score=cheat.score)
-
-
 class _Cache:
   """Tokens that were scored before, in whatever row."""
 
@@ -238,7 +232,6 @@ def test_an_honest_model_passes():
     (reads_the_next_token, {'later tokens'}),
     (reads_its_own_document, {'own document'}),
     (normalizes_over_the_top, {'sums to 1'}),
-    (reports_over_the_top, {'reported'}),
     (a_cache_that_leaks, {'batch and order', 'cache'}),
     (scores_the_prompt, {'reported'}),
     (counts_fewer_bytes, {'bytes'}),
