@@ -49,7 +49,9 @@ class Question:
     arguments.make_tuple(self, 'answers')
 
 
-def read_questions(path: str | os.PathLike) -> list[Question]:
+def read_questions(
+  path: str | os.PathLike, answer_field: str = ''
+) -> list[Question]:
   """Read the questions of a file in their order; its name and beginning tell the form.
 
   Raises:
@@ -59,6 +61,13 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
   path = pathlib.Path(path)
   kind = _form_of(path)
   form = _FORMS[kind]
+  if answer_field:
+    if kind not in ('jsonl', 'table'):
+      raise ValueError(
+        f'{path}: answer_field {answer_field!r} is of JSON lines and tables, not of '
+        f'{kind}.'
+      )
+    form = dataclasses.replace(form, answers=(answer_field,))
   try:
     questions = _with_distinct_ids(
       (where, form.read(where, record)) for where, record in form.records(path)

@@ -171,6 +171,7 @@ def load(
   spec: str,
   *,
   allow_other_counts: bool = False,
+  answer_field: str = '',
   unanswerable: bool = False,
 ) -> QuestionSet:
   """Read a split of a question set, in the files' order.
@@ -178,6 +179,7 @@ def load(
   Args:
     allow_other_counts: whether the number of questions may differ from that of
       the official files.
+    answer_field: field of JSON and tables with the answers; '': as their form has it.
     unanswerable: whether the set includes questions without an answer.
 
   Raises:
@@ -187,11 +189,13 @@ def load(
   name, split, paths = _parse(spec)
   dataset = DATASETS[name]
   source = ', '.join(paths)
+  if answer_field and (name == 'red_trivia' or not paths):
+    raise ValueError(f'{spec}: answer_field {answer_field!r} is of files.')
   if name == 'red_trivia':
     rows = red_trivia.read(paths)
     source = source or 'Red-Trivia'
   elif paths:
-    rows = _read_files(name, paths)
+    rows = _read_files(name, paths, answer_field)
   else:
     rows = _read_tfds(name, split)
     source = f'TFDS {dataset.tfds[0]}'
@@ -300,14 +304,14 @@ def _parse(spec: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _read_files(
-  name: str, paths: Sequence[str]
+  name: str, paths: Sequence[str], answer_field: str
 ) -> list[question_files.Question]:
   questions, ids, kind = [], set(), DATASETS[name].kind
   for number, path in enumerate(paths):
     if kind == 'none':
       rows = question_files.read_asked(path)
     else:
-      rows = question_files.read_questions(path)
+      rows = question_files.read_questions(path, answer_field)
     if kind == 'string' and rows[0].kind == 'regex':
       raise ValueError(
         f'{path}: answers are regular expressions; {name} expects '

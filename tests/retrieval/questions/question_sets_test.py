@@ -242,3 +242,12 @@ def test_questions_without_an_answer(tmp_path):
   path.write_text(json.dumps({'data': [{'paragraphs': paragraphs}]}))
   with pytest.raises(ValueError, match='no question has an answer'):
     question_sets.load(spec)
+
+
+@pytest.mark.parametrize('form', ['red_trivia:dev', 'nq_open:dev', 'tsv'])
+def test_a_field_of_answers_is_of_json_and_tables(tmp_path, form):
+  path = tmp_path / 'asked.tsv'
+  path.write_text('who?\t["me"]\n')
+  spec = f'custom:x={path}' if form == 'tsv' else form
+  with pytest.raises(ValueError, match='answer_field'):
+    question_sets.load(spec, answer_field='target')
