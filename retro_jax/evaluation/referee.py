@@ -18,7 +18,7 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import settings, text_table
+from retrieval import arguments, settings, text_table
 from retro_jax.evaluation import leakage, reached, referee_case
 
 # tokens [B, T], places [B, P], ids of the documents [B] -> [B, P, V] log-probabilities
@@ -138,6 +138,8 @@ def documents_of(
     ValueError: without `encode`, or where no text has three tokens.
   """
   taken = []
+  if isinstance(texts, str):
+    texts = arguments.listed(texts, 'texts')
   for i, text in enumerate(texts):
     if isinstance(text, str):
       text = _encode(scorer, text, f'text {i}')
