@@ -195,7 +195,9 @@ def test_a_sample_is_scored_as_it_was_written(root, trained, prompt, chunks):
   grid = [0] * sample.padding + sample.tokens.tolist()
   lengths = sample.padding, sample.prompt_length
   text = growing_text.GrowingText(str)
-  row = decode_rows.GrowingRow(grid, *lengths, None, text, sample.neighbors)
+  row = decode_rows.GrowingRow(
+    grid, *lengths, None, text, None, sample.neighbors
+  )
   sizes = -(-len(grid) // m), m, (2, run.model.config.neighbor_length)
   buffer = decode_rows.Batch([row], *sizes, True, 32).fill_buffer()
   logits = tiny.apply(run.model.config, params, **buffer)[0]
