@@ -262,12 +262,19 @@ class KnnLanguageModel(language_model.LanguageModel):
       both = knn_lm.mix(flat, *nearest, self.temperature, self.weight)
       return both.reshape(*places.shape, -1)
 
-    return scorers.with_memory(
+    scorer = scorers.with_memory(
       scorers.of(self, 0),
       scorers.ask(self, 0, mixed),
       lambda: self.datastore.values[:].astype(np.int64),
       reached.files_bytes(self.datastore.pairs.path, self.datastore.index.path),
     )
+
+    def num_bytes():
+      stated = scorer.num_bytes()
+      search = reached.num_bytes(self.search)  # scores of a search among them
+      return stated | {'caches': stated['caches'] + search}
+
+    return dataclasses.replace(scorer, num_bytes=num_bytes)
 
 
 def is_mixed(workdir: str | os.PathLike) -> bool:

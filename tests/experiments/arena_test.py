@@ -14,7 +14,7 @@ from experiments.engine import configs
 from experiments.knn_lm import evaluate as knn_lm_evaluate
 from experiments.retro import evaluate as retro_evaluate, task as retro_task
 from retro_jax.data import folder as retro_data, windows
-from retro_jax.evaluation import leakage
+from retro_jax.evaluation import leakage, reached
 from retro_jax.trained import language_model, loading
 from tests.experiments.retro import tiny_config
 from tests.retro_jax.data import tiny_data
@@ -117,9 +117,9 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   size = sum(x.nbytes for x in _leaves(trained.params))
   assert cost['baseline']['bytes'] == cost['baseline']['weights'] == size
   stores = 'tokens', 'chunks-train', 'sparse-bm25-0'
-  memory = sum(arena._size(data / x) for x in stores)
+  memory = sum(reached.files_bytes(data / x) for x in stores)
   assert cost['copier']['bytes'] == size + memory > size + 1000
-  keys = arena._size(folder / 'seed_0/knn_lm/knn_lm')
+  keys = reached.files_bytes(folder / 'seed_0/knn_lm/knn_lm')
   assert cost['knn_lm']['memory'] == keys > 0
   built = arena.Runs(config, str(folder)).build(
     arena.arm_of(config, 'baseline'), 0
