@@ -4,6 +4,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -138,10 +140,18 @@ def test_a_model_that_is_not_there_is_refused(name):
 
 @slow
 @pytest.mark.parametrize('name', packaged.NAMES)
-def test_models_of_the_package_pass(name):
-  texts, how = None, {}
+def test_models_of_the_package_pass(name, tmp_path):
+  # In a process of its own: bytes are those that functions reach.
+  flags = [f'--workdir={name}']
   if name == packaged.READER:  # nothing of its articles is held out
     sentences = 'The miller counted his sacks of flour. ', 'A comet! '
-    texts, how = [x * 8 for x in sentences], {'num_places': 2}
-  report = command.judge(command.Place(workdir=name), texts, **how)
-  assert not report.failed, report
+    path = tmp_path / 'texts.txt'
+    path.write_text('\n'.join(x * 8 for x in sentences))
+    flags += [f'--texts={path}', '--num_places=2']
+  done = subprocess.run(
+    [sys.executable, '-m', 'experiments.referee', *flags],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert 'failed: none' in done.stdout
