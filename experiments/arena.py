@@ -21,10 +21,10 @@ Under flops and seconds an arm without num_steps takes the steps that the budget
 allows. DATA is a folder of experiments.prepare with neighbors of a source of words, since
 an embedder's bytes and FLOPs would not count; its splits are --config.splits.
 
-Arms run by the code of experiments.prepare, train and evaluate, seed after seed; a killed
-command goes on when run again. experiments.referee judges the first seed of each. After each seed OUTPUT/<corpus>_<equal>.npz has the nats
-of each document, SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/overlap;
-the .json beside it has the costs. `experiments.tables.memories` writes the page.
+A killed command goes on when run again. experiments.referee judges each arm's first
+seed. After each seed OUTPUT/<corpus>_<equal>.npz has the nats of each document,
+SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/overlap; the .json
+beside it has the costs. `experiments.tables.memories` writes the page.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ class Arm:
 
 
 def arm_of(config: Config, name: str) -> Arm:
-  """Read an arm; ValueError for a text that is none, or an unknown arm."""
+  """Read an arm; an unknown name or a text of another form is a ValueError."""
   field = f'arms.{name}'
   if name not in config.arms:
     raise settings.SettingsError(field, None, f'one of {[*config.arms]}')

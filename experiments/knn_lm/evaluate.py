@@ -143,7 +143,7 @@ def measure_parts(
   run: Evaluate,
   settings: Sequence[knn_lm.Setting],
 ) -> tuple[np.ndarray, dict[knn_lm.Setting, dict[str, Any]]]:
-  """Measure the documents that tune and those that are reported.
+  """Measure the tuning documents and the reported documents.
 
   Returns:
     Which of the evaluated documents tune, [documents] bool; and for each setting

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a REALM shows to the referee: predictions of single masked words.
+"""Show the referee a REALM's predictions of single masked words.
 
 The word after a place is masked, and all others are read. A document's id is the hash of
 the block it comes from, which is not retrieved for it, as in training.

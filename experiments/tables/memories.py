@@ -79,7 +79,7 @@ def estimate(
 
 
 def thirds(overlap: np.ndarray) -> list[np.ndarray]:
-  """Which documents are of each third by r(C), lowest first."""
+  """Split the documents' places into thirds by r(C), lowest first."""
   return np.array_split(np.argsort(overlap, kind='stable'), 3)
 
 

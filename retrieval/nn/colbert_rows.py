@@ -49,7 +49,7 @@ class ColbertConfig:
   # tokens to which [MASK] fills a query; None is query_length, 0 does not fill
   filled_length: settings.SizeOrZero | None = None
   attend_to_masks: bool = True  # whether tokens attend to a query's [MASK]
-  # tokens of passages without a vector; those that the vocabulary lacks are ignored
+  # Passages have no vectors for these words; words outside the vocabulary are ignored.
   skip_words: tuple[str, ...] = PUNCTUATION
   # above the encoder, as of `sentence_layers.read`
   layers: tuple[str, ...] = (

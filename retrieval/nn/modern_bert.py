@@ -85,7 +85,7 @@ def rotations(
 ) -> tuple[Float[np.ndarray, 'l w'], Float[np.ndarray, 'l w']]:
   """Return cosines and sines of each position's angles, w half of `width`.
 
-  The angles are rounded to float32, as those that the model was trained with.
+  The angles are rounded to float32, as in the model's training.
   """
   exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
   frequencies = np.float32(1) / np.float32(theta) ** exponents

@@ -148,7 +148,7 @@ class JoinedStore(Store):
   """The shards of several stores of one kind, in turn; the path is the first's.
 
   Attributes:
-    fields: those that are equal in all stores.
+    fields: the fields that are equal in all stores.
   """
 
   def __init__(self, parts: Sequence[Store]):

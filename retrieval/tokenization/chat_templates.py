@@ -65,7 +65,7 @@ class ChatTemplate:
 def read(
   folder: pathlib.Path, settings: Mapping[str, Any]
 ) -> ChatTemplate | None:
-  """Read the template of a tokenizer's folder; None where there is none.
+  """Read the chat template of a tokenizer's folder; None without one.
 
   Args:
     settings: content of tokenizer_config.json; chat_template.jinja goes before its

@@ -38,7 +38,7 @@ _SLACK = 1.01, 1 << 18  # bytes reached may exceed those stated by so much
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scorer:
-  """What a model shows to the referee. `log_probs` alone is required."""
+  """Functions of a model for the referee; only `log_probs` is required."""
 
   log_probs: LogProbs
   # text -> token ids; the first one begins a document and is not scored

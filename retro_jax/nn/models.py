@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a config: the paper's, or one of those that are not."""
+"""Choose the model of a config: the paper's RETRO or a variant."""
 
 from retro_jax.nn import joint, ngram_memory, retro, retro_step
 from retro_jax.nn.config import RetroConfig

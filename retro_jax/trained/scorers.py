@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a trained language model shows to the referee.
+"""Build the referee's scorer of a trained language model.
 
 Dimension key: B rows, L tokens of a row, P places, V vocabulary.
 """
@@ -84,7 +84,7 @@ def read(model: Any, k: int, tokens: Int[np.ndarray, 'B T']) -> pipeline.Row:
 
 
 def _context(model: Any, k: int, tokens: Int[np.ndarray, 'B T']):
-  """What a decoder reads of rows."""
+  """Return a decoder's inputs for rows of tokens."""
   row = read(model, k, tokens)
   return {x: y for x, y in row.items() if x not in ('targets', 'loss_mask')}
 
