@@ -29,7 +29,6 @@ class QuestionSource:
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenize questions and answers."""
     self.questions, self.layout = tuple(questions), layout
     texts = [question.question for question in self.questions]
     self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]

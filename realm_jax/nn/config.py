@@ -49,7 +49,6 @@ class RealmConfig(VectorConfig):
   projection_norm: bool = True
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if self.embedder.vocab_size != self.encoder.vocab_size:
       raise ValueError(

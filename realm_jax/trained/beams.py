@@ -56,7 +56,6 @@ class NewestIndex:
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):
-    """Define the query embedder; compile at the first batch."""
     self._snapshots = snapshots
     self.version = None
     self._embed = embedders.query_encoder(config)

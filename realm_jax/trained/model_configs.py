@@ -114,7 +114,6 @@ class TrainedModel:
   index_folder: str | os.PathLike = ''
 
   def __repr__(self) -> str:
-    """Kind, step and data folder."""
     kind = type(self).__name__
     return f'<{kind} of step {self.step}: data {self.data.root}>'
 

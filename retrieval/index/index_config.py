@@ -29,7 +29,6 @@ class IndexConfig:
   shards_in_memory: Annotated[int, settings.Range(0, 2**16)] = 1
 
   def __post_init__(self):
-    """Check the fields, also of ScaNN."""
     settings.check(self)
     if self.scann:
       from retrieval import searchers

@@ -32,7 +32,6 @@ class JoinedIndex(text_index.TextIndex):
   def __init__(
     self, parts: Sequence[text_index.TextIndex], names: Sequence[str]
   ):
-    """Take the indices and names of their folders."""
     self.parts, self._names = parts, names
     alone = [x for x in parts if x.chunks is None]
     self.index = (alone or parts)[0].index

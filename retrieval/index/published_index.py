@@ -95,7 +95,6 @@ def build_index(
 def _build(
   path, vectors, fields, config, queries, num_rescored, executor
 ) -> None:
-  """Publish an index."""
   from retrieval.index import sharded_index
   from retrieval.searchers import recall_check
 

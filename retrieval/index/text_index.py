@@ -82,14 +82,12 @@ class SearchResult(text_table.Short):
       yield self.queries[b] if self.queries else f'query {b}', heads, rows
 
   def __str__(self) -> str:
-    """Return one table a query."""
     return '\n\n'.join(
       f'{query}\n{text_table.lines(heads, rows)}'
       for query, heads, rows in self._tables()
     )
 
   def _repr_html_(self) -> str:
-    """Return one table a query for a notebook."""
     return '\n'.join(
       text_table.to_html(heads, rows, caption=query)
       for query, heads, rows in self._tables()
@@ -248,7 +246,6 @@ class TextIndices:
     *,
     colbert: str = '',
   ):
-    """Take the folder, the passages, and a ColBERT's folder."""
     self.root, self.passages = pathlib.Path(root), passages
     self._colbert = colbert
     self._parts = [

@@ -326,7 +326,6 @@ def _read_files(
 
 
 def _read_tfds(dataset: str, split: str) -> list[question_files.Question]:
-  """Read the questions of TFDS that hold a split."""
   name, test, *fields = DATASETS[dataset].tfds
   source_split = test if split == 'test' else 'train'
   # It warns of each failed connection, which the error repeats.

@@ -173,7 +173,6 @@ class Part:
   """A retriever of some consecutive passages, which finds them by the ids of all."""
 
   def __init__(self, inner: Retriever, span: range):
-    """Take the retriever and the ids of its passages."""
     self._inner, self._span, self.unit = inner, span, inner.unit
     self.fingerprint = inner.fingerprint
 
@@ -189,7 +188,6 @@ class Random(IndexRetriever):
   """Random passages, the same at each call; a baseline."""
 
   def __init__(self, passages: passages_lib.Passages, *seed: int):
-    """Take the passages, and numbers that decide the draws."""
     super().__init__(passages, _Draws(len(passages), seed), f'random {seed}')
 
   def asked(self, queries: Queries) -> np.ndarray:

@@ -313,7 +313,6 @@ def _make(
   span: range,
   progress: shards_lib.Progress | None = None,
 ) -> Shard:
-  """Return the arrays of a shard of passages."""
 
   def texts():
     for low in range(0, len(span), _TOGETHER):

@@ -95,7 +95,6 @@ def build(
 
 
 def _fit(encoder, passages) -> residual_codes.Codec:
-  """Fit a codec to some of the passages."""
   count = min(SETTINGS['sample_blocks'], len(passages))
   rng = np.random.default_rng(residual_codes.SEED)
   chosen = np.sort(rng.choice(len(passages), count, replace=False))

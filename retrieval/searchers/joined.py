@@ -31,7 +31,6 @@ class JoinedSearcher:
   name = 'joined'
 
   def __init__(self, parts: Sequence[Any], sizes: Sequence[int]):
-    """Take the indices and the number of rows of each."""
     self.parts, self.spans = parts, spans(sizes)
     self.num_vectors = sum(sizes)
     self.unit = parts[0].unit

@@ -117,7 +117,6 @@ class ScannSearcher:
   def __init__(
     self, searcher: Any, metric: str, shape: tuple[int, int], settings: dict
   ):
-    """Wrap an index of `build` or `load`."""
     self._searcher = searcher
     self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = shape

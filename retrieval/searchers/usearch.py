@@ -32,7 +32,6 @@ class UsearchSearcher:
   name = 'usearch'
 
   def __init__(self, graph: Any, metric: str, shape: tuple[int, int]):
-    """Wrap a graph of `build` or `load`."""
     self._graph = graph
     self.metric, self.unit = metric, base.UNITS[metric]
     self.num_vectors, self.dimension = shape

@@ -213,7 +213,6 @@ def is_array(x: Any) -> bool:
 
 
 def _number(folder: pathlib.Path, step: Step) -> int:
-  """Return the number of a step that is there."""
   there, number = numbers(folder), None
   if step in (None, ''):
     step, number = 'of any step', max(there, default=None)

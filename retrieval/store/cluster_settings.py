@@ -29,7 +29,6 @@ class Cluster:
   hold_shards: bool = False
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if self.hold_shards and not self.address:
       raise settings.SettingsError(

@@ -75,7 +75,6 @@ class Processes(Executor):
   """Runs calls in processes of this machine, which end with this one."""
 
   def __init__(self, count: int):
-    """Take the number of processes."""
     self._count = count
 
   def run(self, name, function, calls) -> Iterator[Any]:

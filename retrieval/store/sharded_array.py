@@ -98,7 +98,6 @@ class ShardedArray:
     dtype: npt.DTypeLike,
     checksums: Sequence[str],
   ):
-    """Take the files, and rows and checksum of each."""
     self._files, self._checksums = list(files), list(checksums)
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
