@@ -30,7 +30,7 @@ from retrieval.search import (
   queries as queries_lib,
   retriever as retriever_lib,
 )
-from retrieval.searchers import subset as subset_lib
+from retrieval.searchers import base, subset as subset_lib
 
 KINDS = names.FOR_TEXTS
 WITH_VECTORS = names.WITH_VECTORS
@@ -84,7 +84,7 @@ class NewestIndex:
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> queries_lib.Hits:
+  ) -> base.Hits:
     """See `exclude.Index`."""
     return _apart(self._searcher.search, queries, k, subset)
 

@@ -210,12 +210,18 @@ class VersionFolder:
       draft = self.root / f'{_BUILDING}{name}-{made_by}'
       draft.mkdir(exist_ok=True)
       rows = blocks.store.rows('document')
+      ends = np.cumsum(rows)
+
+      def embed_shard(i, done):
+        vectors = embed(np.arange(ends[i] - rows[i], ends[i]), done)
+        return {'vectors': vectors.astype(dtype)}
+
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
         made_of | {'settings': settings},
         rows,
-        functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
+        embed_shard,
         executor=executor,
         progress=progress,
       )
@@ -376,8 +382,3 @@ class VersionFolder:
     with contextlib.suppress(FileNotFoundError):  # another process was first
       os.rename(self.root / name, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _embed_shard(embed, dtype: str, bounds: np.ndarray, i: int, progress):
-  vectors = embed(np.arange(bounds[i], bounds[i + 1]), progress)
-  return {'vectors': vectors.astype(dtype)}

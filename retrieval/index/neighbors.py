@@ -7,6 +7,7 @@ see `exclude`.
 """
 
 import os
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +26,14 @@ def build_neighbor_store(
   retriever: retriever_lib.Retriever | executors.Lazy,
   *,
   k: int,
-  executor: executors.Executor | None = None,
-  progress: shards.Progress | None = None,
+  **how: Any,
 ) -> neighbor_store.NeighborStore:
   """Find the k neighbors of every chunk of `queries` in a datastore.
 
   Resumes at the first missing shard.
 
   Args:
-    executor: where the shards are made; None is this process.
+    how: executor and progress of `shards.build_store`.
   """
   fields = {
     'queries': queries.fingerprint,
@@ -55,14 +55,8 @@ def build_neighbor_store(
         done(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}
 
+  meta = {'unit': retriever.unit}
   shards.build_store(
-    path,
-    neighbor_store.KIND,
-    fields,
-    counts,
-    find,
-    executor=executor,
-    progress=progress,
-    meta={'unit': retriever.unit},
+    path, neighbor_store.KIND, fields, counts, find, meta=meta, **how
   )
   return neighbor_store.NeighborStore(path)

@@ -116,11 +116,15 @@ def _build(
       searcher = searchers.UsearchSearcher.build(vectors, config.metric)
   build_sec = time.monotonic() - start
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
-  check = recall_check.RecallCheck.of(
-    vectors, queries, config.num_queries, config.recall_at
-  )
   report = recall_check.measure(
-    searcher, exact, check, config.recall_floor, num_rescored
+    searcher,
+    exact,
+    vectors,
+    queries,
+    num_queries=config.num_queries,
+    k=config.recall_at,
+    floor=config.recall_floor,
+    num_rescored=num_rescored,
   )
   report['build_sec'] = round(build_sec, 3)
   if config.shards > 1:

@@ -257,11 +257,10 @@ class TextIndices:
     return self._place(f'sparse-{kind}-{self.passages.fingerprint[:12]}')
 
   def _place(self, name: str) -> pathlib.Path:
-    if self._parts:  # of several folders
-      return packed_runs.cache('retrieval') / name
     path = self.root / name
     above = [x for x in (path, self.root) if x.exists()]
-    if path in above or all(os.access(x, os.W_OK) for x in above):
+    is_writable = all(os.access(x, os.W_OK) for x in above)
+    if not self._parts and (path in above or is_writable):
       return path
     return packed_runs.cache('retrieval') / name
 
@@ -338,15 +337,13 @@ class TextIndices:
           )
     return stores
 
-  def _tokens_path(self, encoder: str) -> pathlib.Path:
-    key = [encoder, self.passages.fingerprint, token_store.SETTINGS]
-    return self._place(f'colbert-{manifests.fingerprint(key)[:12]}')
-
   def _build_tokens(
     self, model: str, **how
   ) -> late_interaction.LateInteraction:
     encoder = executors.Lazy(_load_encoder, model)
-    path = self._tokens_path(encoder.fingerprint)
+    made_of = [encoder.fingerprint, self.passages.fingerprint]
+    key = manifests.fingerprint([*made_of, token_store.SETTINGS])
+    path = self._place(f'colbert-{key[:12]}')
     if not model.startswith(hub.PREFIX):
       model = os.path.abspath(model)
     if not path.is_dir():

@@ -7,12 +7,13 @@ Vectors of an earlier index are reused: only texts that it lacks are embedded.
 
 from collections.abc import Callable, Mapping
 import os
+from typing import Any
 
 import numpy as np
 
 from retrieval.index import index_config as index_config_lib
 from retrieval.search import retriever as retriever_lib
-from retrieval.store import array_store, executors, shards
+from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'vectors'
@@ -100,14 +101,13 @@ def build_vector_store(
   embedder: retriever_lib.TextEmbedder,
   *,
   known: KnownVectors | None = None,
-  executor: executors.Executor | None = None,
-  progress: shards.Progress | None = None,
+  **how: Any,
 ) -> array_store.Store:
   """Embed the text of every passage; resumes at the first missing shard.
 
   Args:
     known: vectors of earlier passages by the same embedder.
-    executor: where the shards are made; None is this process.
+    how: executor and progress of `shards.build_store`.
   """
   fields = {
     'passages': passages.fingerprint,
@@ -136,7 +136,6 @@ def build_vector_store(
     fields,
     counts,
     embed_shard,
-    executor=executor,
-    progress=progress,
     meta={'dimension': embedder.dimension, 'metric': embedder.metric},
+    **how,
   )

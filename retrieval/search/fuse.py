@@ -20,8 +20,6 @@ from retrieval.store import manifests
 CANDIDATES = 100  # of each list, at least
 CONSTANT = 60  # of ranks: a larger one makes them more equal
 
-Hits = queries_lib.Hits
-
 
 class Fused:
   """A retriever of the fused lists of others, each of at least `CANDIDATES` ids."""
@@ -40,7 +38,7 @@ class Fused:
 
   def search(
     self, queries: queries_lib.Queries | Sequence[str], k: int
-  ) -> Hits:
+  ) -> base.Hits:
     """See `retriever.Retriever`."""
     queries, n = queries_lib.checked(queries, k), max(k, CANDIDATES)
     lists = [part.search(queries, n) for part in self._parts]
@@ -48,8 +46,8 @@ class Fused:
 
 
 def fused(
-  lists: Sequence[Hits], k: int, weights: Sequence[float] | None = None
-) -> Hits:
+  lists: Sequence[base.Hits], k: int, weights: Sequence[float] | None = None
+) -> base.Hits:
   """Score each id by the sum over lists of 1 / (60 + rank), or of weighted scores.
 
   For weights, the lowest score of a list becomes 0 and its highest one 1; equal scores

@@ -19,7 +19,6 @@ import dataclasses
 import os
 import pathlib
 
-from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import arguments
@@ -27,8 +26,6 @@ from retrieval.nn import max_sim
 from retrieval.search import queries as queries_lib, token_store
 from retrieval.searchers import base, joined, subset as subset_lib
 from retrieval.store import executors, manifests
-
-Hits = tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +95,7 @@ class LateInteraction:
     texts: Sequence[str] | np.ndarray,
     k: int,
     subset: subset_lib.Subset | None = None,
-  ) -> Hits:
+  ) -> base.Hits:
     """Find the k best passages of each query; ties go to the lower id.
 
     Args:

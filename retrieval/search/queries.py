@@ -16,8 +16,6 @@ from retrieval.searchers import base, subset as subset_lib
 if TYPE_CHECKING:
   from retrieval.text import chunks as chunks_lib
 
-Hits = base.Hits
-
 
 def checked(queries: 'Queries | Sequence[str]', k: int) -> 'Queries':
   """Return queries, made of texts if need be; ValueError for k < 1 or no texts."""

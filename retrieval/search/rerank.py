@@ -17,6 +17,7 @@ from rapidfuzz.distance import LCSseq
 
 from retrieval.nn import colbert, colbert_folder, cross_encoder
 from retrieval.search import queries as queries_lib, retriever as retriever_lib
+from retrieval.searchers import base
 from retrieval.store import manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
@@ -120,9 +121,7 @@ class Reranked:
       [inner.fingerprint, reranker.fingerprint, candidates]
     )
 
-  def search(
-    self, queries: Queries | Sequence[str], k: int
-  ) -> queries_lib.Hits:
+  def search(self, queries: Queries | Sequence[str], k: int) -> base.Hits:
     """See `retriever.Retriever`; the scores are the re-ranker's."""
     queries = queries_lib.checked(queries, k)
     ids, _ = self.inner.search(queries, max(k, self.candidates))

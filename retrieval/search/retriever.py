@@ -15,7 +15,6 @@ from retrieval.store import array_store, manifests
 from retrieval.text import chunks as chunks_lib, passages as passages_lib
 
 _FILTERS = 8  # and numbers k, whose other documents are counted
-Hits = queries_lib.Hits
 Queries = queries_lib.Queries
 
 
@@ -26,7 +25,7 @@ class Retriever(Protocol):
   fingerprint: str  # hash of everything that decides the results
   unit: str  # of the scores, such as 'BM25', for people to read
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+  def search(self, queries: Queries | Sequence[str], k: int) -> base.Hits:
     """Find the k best passages of each query; a blank text finds none.
 
     Returns:
@@ -93,7 +92,7 @@ class IndexRetriever:
     """Return queries in the form that the index takes."""
     return np.asarray(queries.texts, object)
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+  def search(self, queries: Queries | Sequence[str], k: int) -> base.Hits:
     """See `Retriever`."""
     queries = queries_lib.checked(queries, k)
     asked, subset = self.asked(queries), queries.subset
@@ -163,7 +162,7 @@ class Among:
       [inner.fingerprint, subset.fingerprint]
     )
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+  def search(self, queries: Queries | Sequence[str], k: int) -> base.Hits:
     """See `Retriever`."""
     queries = queries_lib.checked(queries, k)
     return self._inner.search(queries.among(self._subset), k)
@@ -176,7 +175,7 @@ class Part:
     self._inner, self._span, self.unit = inner, span, inner.unit
     self.fingerprint = inner.fingerprint
 
-  def search(self, queries: Queries | Sequence[str], k: int) -> Hits:
+  def search(self, queries: Queries | Sequence[str], k: int) -> base.Hits:
     """See `Retriever`."""
     queries = copy.copy(queries_lib.checked(queries, k))
     queries.subset = queries.subset and queries.subset.within(self._span)
@@ -205,7 +204,7 @@ class _Draws:
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> Hits:
+  ) -> base.Hits:
     if subset is not None:
       return subset_lib.over_fetch(self.search, queries, k, subset)
     ids, scores = base.nothing(len(queries), k)

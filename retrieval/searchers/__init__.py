@@ -26,12 +26,7 @@ _PLACES = {
   'usearch_available': '.usearch:available',
 }
 __all__ = ['Searcher', 'exact_of', 'load', *_PLACES]
-_CLASSES = {
-  'exact': 'ExactSearcher',
-  'scann': 'ScannSearcher',
-  'sharded': 'ShardedSearcher',
-  'usearch': 'UsearchSearcher',
-}
+_KINDS = ('exact', 'scann', 'sharded', 'usearch')
 __getattr__, __dir__ = lazy.attach(__name__, _PLACES)
 
 
@@ -58,8 +53,8 @@ def load(
 
   path = pathlib.Path(path)
   name = base.read_fields(path)['name']
-  if name not in _CLASSES:
-    raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
+  if name not in _KINDS:
+    raise ValueError(f'{path}: searcher {name!r}, expected one of {_KINDS}.')
   if name == 'sharded':
     address = cluster_settings.shards_at() if cluster is None else cluster
     if address:
@@ -70,7 +65,7 @@ def load(
       f'{path}: cluster={cluster!r} for a searcher of kind {name}, '
       'expected one in shards; build it with index.shards above 1.'
     )
-  return __getattr__(_CLASSES[name]).load(path)
+  return __getattr__(f'{name.capitalize()}Searcher').load(path)
 
 
 def exact_of(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import functools
 import os
 import pathlib
+from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
@@ -73,14 +74,12 @@ class ExactSearcher:
     self._devices = devices
     self._resident_bytes = resident_bytes
 
-  def over(self, devices: list[jax.Device]) -> 'ExactSearcher':
-    """Return a searcher of the same rows over other devices."""
-    return self._of(self._vectors, devices)
-
-  def _of(self, vectors, devices: list[jax.Device] | None) -> 'ExactSearcher':
-    """Return a searcher of checked vectors with the same settings."""
+  def over(
+    self, devices: list[jax.Device] | None, vectors: Any = None
+  ) -> 'ExactSearcher':
+    """Return a searcher over other devices, of the same rows or of some of them."""
     return ExactSearcher(
-      vectors,
+      self._vectors if vectors is None else vectors,
       self.metric,
       resident_bytes=self._resident_bytes,
       devices=devices,
@@ -109,29 +108,23 @@ class ExactSearcher:
       mask = None if subset is None else subset.mask
       return base.pad(*self._on_cpu(queries, count, mask), k)
     with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
-      return base.pad(*self._search_devices(queries, count), k)
+      ids = self._candidates(self._of_all(queries), count)
+      if self._is_shared:
+        ids = np.split(ids, jax.process_count())[jax.process_index()]
+      return base.pad(*self.best_of(queries, ids, count), k)
 
   @functools.cached_property
   def _among(self) -> Callable[[subset_lib.Subset], 'ExactSearcher']:
     """Searchers of the rows of the latest filters."""
-    vectors, of, devices = self._vectors, self._of, self._devices
-    row_bytes = np.dtype(vectors.dtype).itemsize * self.dimension
+    row_bytes = np.dtype(self._vectors.dtype).itemsize * self.dimension
 
     @functools.lru_cache(_FILTERS)
     def among(subset):
-      rows = sharded_array.SelectedRows(vectors, subset.rows)
+      rows = sharded_array.SelectedRows(self._vectors, subset.rows)
       small = len(rows) * row_bytes <= _GATHERED_BYTES
-      return of(rows[:] if small else rows, devices)
+      return self.over(self._devices, rows[:] if small else rows)
 
     return among
-
-  def _search_devices(
-    self, queries: np.ndarray, k: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    ids = self._candidates(self._of_all(queries), k)
-    if self._is_shared:
-      ids = np.split(ids, jax.process_count())[jax.process_index()]
-    return self.best_of(queries, ids, k)
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1.

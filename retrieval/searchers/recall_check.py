@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recall check of an index: agreement with exact search, and speed."""
 
-import dataclasses
 import time
 from typing import Any
 
@@ -40,56 +39,14 @@ def agreement_with_exact(
   return float(np.mean(shares))
 
 
-@dataclasses.dataclass(frozen=True)
-class RecallCheck:
-  """Queries that measure a searcher."""
-
-  queries: np.ndarray  # [q, d] float32
-  # [q] int64 database row that equals each query and does not count as its
-  # neighbor; -1 for none
-  excluded: np.ndarray
-  k: int
-
-  @classmethod
-  def of(
-    cls, vectors, queries: sharded_array.Rows | None, count: int, k: int
-  ) -> 'RecallCheck':
-    """Take `count` held-out queries, evenly spread, or else rows of the database."""
-    if queries is not None and len(queries):
-      count = min(count, len(queries))
-      rows = np.arange(count) * len(queries) // count
-      excluded = np.full(count, -1)
-      return cls(np.asarray(queries[rows], np.float32), excluded, k)
-    count = min(count, len(vectors))
-    rng = np.random.default_rng(0)
-    excluded = np.sort(rng.choice(len(vectors), count, replace=False))
-    return cls(np.asarray(vectors[excluded], np.float32), excluded, k)
-
-  def answer(
-    self, searcher: base.Searcher, num_rescored: int = 0, exact: Any = None
-  ) -> tuple[np.ndarray, float]:
-    """Return ids [q, k] that a searcher finds, and its queries per second.
-
-    Args:
-      num_rescored: hits that `exact` scores again.
-    """
-    fetch = max(self.k + 1, num_rescored)
-    searcher.search(self.queries, fetch)  # compiles
-    start = time.perf_counter()
-    ids, _ = searcher.search(self.queries, fetch)
-    if num_rescored:
-      ids, _ = exact.best_of(self.queries, ids, self.k + 1)
-    sec = time.perf_counter() - start
-    drop = ids == self.excluded[:, None]
-    drop[:, -1] |= ~drop.any(axis=1)
-    ids = ids[~drop].reshape(len(ids), -1)
-    return ids, round(len(ids) / max(sec, 1e-9), 1)
-
-
 def measure(
   searcher: base.Searcher,
   exact: base.Searcher,
-  check: RecallCheck,
+  vectors,
+  queries: sharded_array.Rows | None = None,
+  *,
+  num_queries: int,
+  k: int,
   floor: float,
   num_rescored: int = 0,
 ) -> dict[str, Any]:
@@ -97,28 +54,69 @@ def measure(
 
   Args:
     exact: an `ExactSearcher` over the same vectors, or `searcher` itself.
+    vectors: [n, d] of the database.
+    queries: [q, d] held-out queries, of which `num_queries` are taken, evenly spread;
+      None takes rows of the database, which do not find themselves.
     num_rescored: number of hits of which the caller takes the best by exact scores;
       0 takes the searcher's order.
 
   Raises:
     ValueError: when the agreement is below the floor; names settings to raise.
   """
+  asked, own = sample(vectors, queries, num_queries)
   num_rescored = 0 if searcher is exact else num_rescored
-  ids, per_sec = check.answer(searcher, num_rescored, exact)
+  ids, per_sec = answer(searcher, asked, own, k, num_rescored, exact)
   report = {'searcher': searcher.name, 'vectors': searcher.num_vectors}
   recall = 1.0
   if searcher is not exact:
-    expected, report['exact_queries_per_sec'] = check.answer(exact)
-    scores = (exact.score(check.queries, x) for x in (ids, expected))
+    expected, report['exact_queries_per_sec'] = answer(exact, asked, own, k)
+    scores = (exact.score(asked, x) for x in (ids, expected))
     recall = agreement_with_exact(ids, expected, *scores)
     if recall < floor:
       raise ValueError(
-        f'recall@{check.k} of the {searcher.name} index is {recall:.4f}, below '
+        f'recall@{k} of the {searcher.name} index is {recall:.4f}, below '
         f'index.recall_floor={floor}. Raise index.scann.num_leaves_to_search or '
         'index.scann.num_to_rescore, or set index.scann.rescore=float32 or '
         'index.searcher=exact.'
       )
-  return report | {
-    f'recall@{check.k}': round(recall, 4),
-    'queries_per_sec': per_sec,
-  }
+  return report | {f'recall@{k}': round(recall, 4), 'queries_per_sec': per_sec}
+
+
+def sample(
+  vectors, queries: sharded_array.Rows | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return queries [q, d] float32, and the row [q] that each of them is, -1 for none."""
+  if queries is not None and len(queries):
+    count = min(count, len(queries))
+    rows = np.arange(count) * len(queries) // count
+    return np.asarray(queries[rows], np.float32), np.full(count, -1)
+  rng = np.random.default_rng(0)
+  size = min(count, len(vectors))
+  rows = np.sort(rng.choice(len(vectors), size, replace=False))
+  return np.asarray(vectors[rows], np.float32), rows
+
+
+def answer(
+  searcher: base.Searcher,
+  queries: np.ndarray,
+  own: np.ndarray,
+  k: int,
+  num_rescored: int = 0,
+  exact: Any = None,
+) -> tuple[np.ndarray, float]:
+  """Return ids [q, k] other than the queries' rows, and queries per second.
+
+  Args:
+    num_rescored: hits that `exact` scores again.
+  """
+  fetch = max(k + 1, num_rescored)
+  searcher.search(queries, fetch)  # compiles
+  start = time.perf_counter()
+  ids, _ = searcher.search(queries, fetch)
+  if num_rescored:
+    ids, _ = exact.best_of(queries, ids, k + 1)
+  sec = time.perf_counter() - start
+  drop = ids == own[:, None]
+  drop[:, -1] |= ~drop.any(axis=1)
+  ids = ids[~drop].reshape(len(ids), -1)
+  return ids, round(len(ids) / max(sec, 1e-9), 1)

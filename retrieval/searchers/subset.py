@@ -18,8 +18,6 @@ from retrieval.searchers import base
 _FEW = 8  # one row of so many
 _HELD = 1 << 24  # rows of all queries that are ranked at a time
 
-Hits = tuple[np.ndarray, np.ndarray]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subset:
@@ -73,11 +71,11 @@ def take(
 
 
 def over_fetch(
-  search: Callable[[np.ndarray, int], Hits],
+  search: Callable[[np.ndarray, int], base.Hits],
   queries: np.ndarray,
   k: int,
   subset: Subset,
-) -> Hits:
+) -> base.Hits:
   """Search for more and more rows until each query has k of a subset.
 
   Args:

@@ -166,7 +166,7 @@ class RayExecutor(executors.Executor):
     next_line = time.monotonic() + _PATIENCE_SEC
     with contextlib.ExitStack() as stack:
       job = self._job(function, stack)
-      stack.callback(self._cancel, running)
+      stack.callback(lambda: [ray.cancel(x, force=True) for x in running])
       while True:
         workers = self._num_workers(refusals)
         if not workers and refusals and not running:
@@ -215,10 +215,6 @@ class RayExecutor(executors.Executor):
       max_retries=executors.MOST_DEATHS - 1,
       retry_exceptions=[OSError],
     )
-
-  def _cancel(self, running: Collection[Any]) -> None:
-    for reference in running:
-      self._ray.cancel(reference, force=True)
 
   def _job(
     self, function: Callable[..., Any], stack: contextlib.ExitStack

@@ -77,17 +77,16 @@ def test_below_the_floor_nothing_is_published(tmp_path, vectors):
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
-  check = recall_check.RecallCheck.of(vectors, None, 100, 10)
-  ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
-  assert ids.shape == (100, 10)
-  assert not (ids == check.excluded[:, None]).any()
+  exact = searchers.ExactSearcher(vectors, 'squared_l2')
+  queries, own = recall_check.sample(vectors, None, 100)
+  ids, _ = recall_check.answer(exact, queries, own, 10)
+  assert ids.shape == (100, 10) and not (ids == own[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
-  check = recall_check.RecallCheck.of(vectors, held_out, 20, 10)
+  queries, own = recall_check.sample(vectors, held_out, 20)
   np.testing.assert_array_equal(  # evenly spread
-    check.queries, held_out[[5 * i // 2 for i in range(20)]]
+    queries, held_out[[5 * i // 2 for i in range(20)]]
   )
-  ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
-  assert ids.shape == (20, 10)
+  assert recall_check.answer(exact, queries, own, 10)[0].shape == (20, 10)
 
 
 def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):

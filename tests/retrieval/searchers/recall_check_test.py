@@ -41,11 +41,13 @@ def test_recall_of_hits_that_are_scored_again(monkeypatch):
   config = searchers.ScannConfig(rescore='none', num_leaves_to_search=70)
   scann = searchers.ScannSearcher.build(rows, 'squared_l2', config)
   exact = searchers.ExactSearcher(rows, 'squared_l2')
-  check = recall_check.RecallCheck.of(rows, None, 30, 10)
-  few, most = (
-    recall_check.measure(scann, exact, check, 0.0, n)['recall@10']
-    for n in (0, 200)
-  )
-  assert few < 0.8 < 0.9 < most <= 1
+
+  def recall(floor, num_rescored):
+    how = {'num_queries': 30, 'k': 10, 'floor': floor}
+    return recall_check.measure(
+      scann, exact, rows, num_rescored=num_rescored, **how
+    )['recall@10']
+
+  assert recall(0.0, 0) < 0.8 < 0.9 < recall(0.0, 200) <= 1
   with pytest.raises(ValueError, match='recall_floor'):
-    recall_check.measure(scann, exact, check, 0.9)
+    recall(0.9, 0)
