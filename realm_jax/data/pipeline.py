@@ -23,23 +23,14 @@ _MOST_COPIES = 64  # most copies of a block that are excluded with it
 
 
 @runtime_checkable
-class Snapshot(Protocol):
-  """One index version, ready to answer; `step` is that of its parameters."""
-
-  step: int
-
-  def retrieve(
-    self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
-  ) -> np.ndarray:
-    """Find blocks for queries [B, Q]: [B, k] ids, -1 for a missing block."""
-
-
-@runtime_checkable
 class Snapshots(Protocol):
   """Index versions by training batch."""
 
-  def serving(self, batch_index: int | None) -> Snapshot:
-    """Return the version for a batch, or for None the newest version."""
+  def serving(self, batch_index: int | None) -> Any:
+    """Return the version for a batch, or for None the newest version.
+
+    It has the `step` of its parameters, and `retrieve` as `embedders.BlockIndex`.
+    """
 
 
 class Retrieval:

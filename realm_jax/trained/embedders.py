@@ -120,10 +120,7 @@ def query_encoder(config: config_lib.RealmConfig) -> Callable[..., jax.Array]:
 
 
 class BlockIndex:
-  """An index version with its query embedder; serves every batch.
-
-  A `pipeline.Snapshot` and a `pipeline.Snapshots`.
-  """
+  """An index version with its query embedder; as `pipeline.Snapshots`, for every batch."""
 
   def __init__(
     self, version: index_versions.Version, config: config_lib.RealmConfig

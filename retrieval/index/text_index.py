@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -373,7 +374,7 @@ class TextIndices:
       self._build_tokens(stored.meta['model'], **how)
 
 
-def _load_encoder(model: str) -> token_store.Encoder:
+def _load_encoder(model: str) -> Any:
   try:
     return colbert.load(model)
   except FileNotFoundError as error:

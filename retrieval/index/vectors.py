@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from retrieval.index import index_config as index_config_lib
-from retrieval.search import retriever as retriever_lib
 from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
@@ -98,7 +97,7 @@ def index_config(
 def build_vector_store(
   path: str | os.PathLike,
   passages: passages_lib.Passages,
-  embedder: retriever_lib.TextEmbedder,
+  embedder: Any,
   *,
   known: KnownVectors | None = None,
   **how: Any,
@@ -106,6 +105,7 @@ def build_vector_store(
   """Embed the text of every passage; resumes at the first missing shard.
 
   Args:
+    embedder: an `embedders.Embedder`.
     known: vectors of earlier passages by the same embedder.
     how: executor and progress of `shards.build_store`.
   """

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from retrieval import arguments
 from retrieval.nn import max_sim
 from retrieval.search import queries as queries_lib, token_store
 from retrieval.searchers import base, joined, subset as subset_lib
-from retrieval.store import executors, manifests
+from retrieval.store import manifests
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class LateInteraction:
     path: of the index.
     store: of its shards.
     fields: of the store.
-    encoder: of its queries and passages.
+    encoder: of its queries and passages, a `colbert.ColbertEncoder` or `Lazy` one.
     codec: of its vectors.
     fingerprint: hash of everything that decides its results.
     unit: of its scores.
@@ -55,7 +56,7 @@ class LateInteraction:
   def __init__(
     self,
     path: str | os.PathLike,
-    encoder: token_store.Encoder | executors.Lazy,
+    encoder: Any,
     num_probes: int = 2,
     num_rescored: int = 256,
   ):

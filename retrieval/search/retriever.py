@@ -5,7 +5,7 @@
 from collections.abc import Callable, Sequence
 import copy
 import functools
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,25 +34,6 @@ class Retriever(Protocol):
     Raises:
       ValueError: for anything else than texts, or k < 1.
     """
-
-
-@runtime_checkable
-class TextEmbedder(Protocol):
-  """A frozen map from text to vector, such as `embedders.Embedder`."""
-
-  dimension: int
-  fingerprint: str  # hash of everything that decides the vectors
-  metric: str  # of an index of the vectors, as of `searchers`
-
-  def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-    """Return vectors of questions; other texts are embedded as passages."""
-
-  def embed_texts(
-    self,
-    texts: Sequence[str],
-    progress: Callable[[int, int], None] | None = None,
-  ) -> np.ndarray:
-    """Return vectors [len(texts), dimension] float32 in the order of `texts`."""
 
 
 class IndexRetriever:
@@ -114,13 +95,14 @@ class Dense(IndexRetriever):
     fingerprint: str = '',
     exact: Callable[[], exclude.Index] | None = None,
     *,
-    embedder: Callable[[], TextEmbedder] | None = None,
+    embedder: Callable[[], Any] | None = None,
     vectors: Callable[[chunks_lib.ChunkStore], array_store.Store] | None = None,
   ):
     """Take a searcher over the vectors of passages.
 
     Args:
-      embedder: loads the embedder of new texts; None needs queries with vectors.
+      embedder: loads the `embedders.Embedder` of new texts; None needs queries with
+        vectors.
       vectors: opens the vectors of chunks that are queries.
     """
     super().__init__(passages, searcher, fingerprint, exact)

@@ -11,16 +11,15 @@ Dimension key: b queries, Q tokens of a query, C centroids, d values of a vector
 tokens and n blocks of a shard.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import os
 import pathlib
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
-from retrieval.nn import max_sim
 from retrieval.search import residual_codes
-from retrieval.store import array_store, executors, shards
+from retrieval.store import array_store, shards
 from retrieval.text import passages as passages_lib
 
 KIND = 'colbert_tokens'
@@ -36,24 +35,9 @@ SETTINGS = {
 _DENSEST = 2**16  # centroids that 16 bits name
 
 
-@runtime_checkable
-class Encoder(Protocol):
-  """A model that encodes queries and passages, as `colbert.ColbertEncoder`."""
-
-  fingerprint: str
-
-  def queries(self, texts: Sequence[str]) -> np.ndarray:
-    """Return vectors [b, Q, d] float32 of length 1, or 0 after a query's last."""
-
-  def passages(
-    self, texts: Sequence[str], progress: shards.Progress | None = None
-  ) -> max_sim.TokenVectors:
-    """Return vectors of length 1, one or more for each text."""
-
-
 def build(
   path: str | os.PathLike,
-  encoder: Encoder | executors.Lazy,
+  encoder: Any,
   passages: passages_lib.Passages,
   **how,
 ) -> None:
@@ -61,6 +45,7 @@ def build(
 
   Args:
     path: output folder.
+    encoder: a `colbert.ColbertEncoder`, which may be `Lazy`.
     how: executor, progress and meta of `shards.build_store`;
       the progress is that of the shards.
 
