@@ -37,24 +37,6 @@ def _row(ids, types, length):
   )
 
 
-def test_join_is_concatenation():
-  rng = np.random.default_rng(0)
-  counts = rng.integers(0, 4, (2, 9))
-  tokens = rng.integers(5, 99, (2, 9, 3))
-  one = examples.join(LAYOUT, 5, (tokens[0], counts[0]))
-  two = examples.join(
-    LAYOUT, 10, (tokens[0], counts[0]), (tokens[1], counts[1])
-  )
-  for i in range(9):
-    a = tokens[0, i, : counts[0, i]].tolist()
-    b = tokens[1, i, : counts[1, i]].tolist()
-    want = _row([C, *a, S], [0] * (len(a) + 2), 5)
-    assert tuple(x[i].tolist() for x in one) == want
-    want = _row([C, *a, S, *b, S], [0] * (len(a) + 2) + [1] * (len(b) + 1), 10)
-    assert tuple(x[i].tolist() for x in two) == want
-  assert one[0].dtype == one[2].dtype == np.int32
-
-
 def test_blocks_are_headed_by_their_titles_and_null_is_empty(blocks):
   ids = np.asarray([0, examples.NULL, 5, examples.NONE])
   rows, mask, types = examples.titled_blocks(LAYOUT, blocks, ids)

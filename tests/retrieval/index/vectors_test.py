@@ -112,14 +112,6 @@ def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
   np.testing.assert_array_equal(vectors, Embed(blocks)(np.arange(5)))
 
 
-def test_hashes_beyond_all_old_ones_are_new(old):
-  hashes, known = old[0].all_hashes(), _known(*old)
-  np.testing.assert_array_equal(
-    known.find(hashes), [hashes.tolist().index(x) for x in hashes]
-  )
-  assert known.find(np.array([2**64 - 1], np.uint64)) == -1
-
-
 def test_vectors_of_others_are_refused(old, documents, tmp_path):
   blocks, version = old
   other = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}

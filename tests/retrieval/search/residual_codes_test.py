@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Codes of vectors: packed as a slow loop packs them, and close to the originals."""
+"""Codes of vectors: packed as a slow loop packs them."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,6 @@ def _clustered(count, rng):
   noise = 0.5 * rng.standard_normal((count, D))
   vectors = centers[rng.integers(12, size=count)] + noise
   return residual_codes.unit(vectors.astype(np.float32))
-
-
-def _cosines(codec, vectors):
-  found = codec.decode(*codec.encode(vectors))
-  np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-  return (found * vectors).sum(axis=1)
 
 
 def test_codes_equal_a_slow_loop():
@@ -41,15 +35,6 @@ def test_codes_equal_a_slow_loop():
     decoded = np.asarray(decoded) / np.linalg.norm(decoded)
     [found] = codec.decode(centroid[None], code[None])
     np.testing.assert_allclose(found, decoded, rtol=1e-5)
-
-
-def test_more_centroids_lose_less():
-  vectors, new = np.split(_clustered(4000, np.random.default_rng(1)), 2)
-  few, many = (
-    1 - _cosines(residual_codes.train(vectors, n), new) for n in (1, 256)
-  )
-  assert few.mean() < 0.05 and few.max() < 0.4
-  assert many.mean() < few.mean()
 
 
 def test_the_number_of_centroids_follows_the_paper_and_the_sample():
