@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from realm_jax.data import examples, folder as data_folder
+from realm_jax.data import folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.trained import embedders, model_configs
 from retrieval.index import index_versions
@@ -35,7 +35,6 @@ class Builder:
 
   config: model_configs.RunConfig
   data: data_folder.DataFolder
-  layout: examples.Layout
   folder: index_versions.VersionFolder
   # the processes that embed the blocks; None is this one alone
   executor: executors.Executor | None = None
@@ -102,7 +101,7 @@ class Builder:
     """Return the embedder of blocks."""
     return embedders.BlockEmbedder(
       self.model,
-      self.layout,
+      self.data.layout(self.config),
       self.data.blocks,
       params,
       batch_tokens=self.config.vectors.batch_tokens,
@@ -158,13 +157,8 @@ def make_builder(
   executor = None
   if jax.process_count() > 1:
     executor = executors.Share(jax.process_index(), jax.process_count())
-  return Builder(
-    config=config,
-    data=data,
-    layout=data.layout(config),
-    folder=index_versions.VersionFolder(index_folder(workdir)),
-    executor=executor,
-  )
+  folder = index_versions.VersionFolder(index_folder(workdir))
+  return Builder(config=config, data=data, folder=folder, executor=executor)
 
 
 def vector_settings(config: config_lib.RealmConfig) -> dict[str, Any]:

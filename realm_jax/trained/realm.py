@@ -32,15 +32,13 @@ class TrainedRealm(model_configs.TrainedModel):
 
     A missing index is built; progress(blocks done, blocks in all).
     """
+    versions = index_versions.VersionFolder(folder or self.index_folder)
     builder = index_builder.Builder(
-      config=self.config,
-      data=self.data,
-      layout=self.layout,
-      folder=index_versions.VersionFolder(folder or self.index_folder),
+      config=self.config, data=self.data, folder=versions
     )
     params = index_builder.snapshot(self.params)
     name = builder.build(self.step, params, progress)
-    version = builder.folder.open(name, self.data.blocks)
+    version = versions.open(name, self.data.blocks)
     return embedders.BlockIndex(version, self.model.config)
 
   @functools.cached_property

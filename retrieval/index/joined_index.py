@@ -3,6 +3,7 @@
 """Indices of texts opened for search, one or several as one."""
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import os
 import pathlib
@@ -82,10 +83,14 @@ class JoinedIndex(text_index.TextIndex):
       embedder=lambda: self.embedder,
     )
 
-  def _places(self, ids: np.ndarray) -> list[list[str]]:
-    rows = zip(*joined_lib.places(self._sizes, ids.reshape(-1)), strict=True)
-    flat = [f'{self._names[x]}:{i}' if i >= 0 else '' for x, i in rows]
-    return np.reshape(flat, ids.shape).tolist()
+  def search(self, queries, k=None, where=None) -> text_index.SearchResult:
+    """See `TextIndex`."""
+    result = super().search(queries, k, where)
+    flat = joined_lib.places(self._sizes, result.ids.reshape(-1))
+    rows = zip(*flat, strict=True)
+    places = [f'{self._names[x]}:{i}' if i >= 0 else '' for x, i in rows]
+    places = np.reshape(places, result.ids.shape).tolist()
+    return dataclasses.replace(result, places=places)
 
 
 def open_index(

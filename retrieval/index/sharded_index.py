@@ -20,7 +20,7 @@ from retrieval.searchers import (
   sharded,
   usearch,
 )
-from retrieval.store import drafts, executors, manifests, sharded_array
+from retrieval.store import drafts, executors, sharded_array, shards
 
 
 def build(
@@ -43,8 +43,7 @@ def build(
     ValueError: naming the shard, for vectors that are not finite or settings that
       do not fit its size.
   """
-  path, key = pathlib.Path(path), manifests.fingerprint(dict(fields))
-  folder = path.with_name(f'{path.name}.partial-{key[:12]}')
+  folder = shards.partial_folder(pathlib.Path(path), dict(fields))
   plan = dict(
     name=sharded.ShardedSearcher.name,
     metric=fields['metric'],
@@ -56,11 +55,6 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     base.write_fields(folder, **plan, **saved_vectors.save(folder, vectors))
   drafts.remove_dead(folder, recursive=False)
-  for other in folder.parent.glob(f'{path.name}.partial-*'):
-    if other != folder:
-      logging.warning(
-        '%s: unfinished index of other settings; not used.', other
-      )
   numbers = range(fields['shards'])
   todo = [i for i in numbers if not (folder / sharded.shard_name(i)).is_dir()]
   make = functools.partial(_build_shard, folder.absolute())

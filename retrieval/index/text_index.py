@@ -224,17 +224,11 @@ class TextIndex:
       asked = queries_lib.Queries(texts, questions=True).among(subset)
       ids, scores = self.retriever.search(asked, k)
       unit = self.retriever.unit
-    result = SearchResult(
-      ids, scores, queries=texts, unit=unit, places=self._places(ids)
-    )
+    result = SearchResult(ids, scores, queries=texts, unit=unit)
     if self.chunks is None:
       return result
     rows, titles = map(self.chunks.texts, ids), map(self.chunks.titles, ids)
     return dataclasses.replace(result, texts=[*rows], titles=[*titles])
-
-  def _places(self, ids: np.ndarray) -> list[list[str]] | None:
-    del ids
-    return None
 
 
 class TextIndices:

@@ -31,6 +31,19 @@ Progress = Callable[[int, int], None]  # (rows done, rows in all)
 Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
 
 
+def partial_folder(path: pathlib.Path, made_of: Any) -> pathlib.Path:
+  """Return the folder beside a path in which what it is made of is built.
+
+  Warns of unfinished folders of other settings.
+  """
+  key = manifests.fingerprint(made_of)
+  folder = path.with_name(f'{path.name}.partial-{key[:12]}')
+  for other in path.parent.glob(f'{path.name}.partial-*'):
+    if other != folder:
+      logging.warning('%s: unfinished, of other settings; not used.', other)
+  return folder
+
+
 def shifted(
   progress: Progress | None, base: int, total: int
 ) -> Progress | None:
@@ -159,9 +172,8 @@ class StoreWriter:
     """
     self.path, self.kind = pathlib.Path(path), kind
     self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
-    key = manifests.fingerprint([array_store.SCHEMA, kind, self.fields])
-    self.folder = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
-    self.published = None
+    made_of = [array_store.SCHEMA, kind, self.fields]
+    self.published, self.folder = None, partial_folder(self.path, made_of)
     if self.path.exists():
       if not (self.path / array_store.MANIFEST).exists():
         raise ValueError(
@@ -169,12 +181,6 @@ class StoreWriter:
           f'write a {kind} store there.'
         )
       self.published = array_store.Store.open(self.path, kind, self.fields)
-      return
-    for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
-      if other != self.folder:
-        logging.warning(
-          '%s: unfinished store of other settings; not used.', other
-        )
 
   def has(self, index: int) -> bool:
     """Whether shard `index` is whole on disk."""
