@@ -34,12 +34,12 @@ Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
 def partial_folder(path: pathlib.Path, made_of: Any) -> pathlib.Path:
   """Return the folder beside a path in which what it is made of is built.
 
-  Warns of unfinished folders of other settings.
+  Warns of unfinished folders of other settings, unless `path` is there.
   """
   key = manifests.fingerprint(made_of)
   folder = path.with_name(f'{path.name}.partial-{key[:12]}')
   for other in path.parent.glob(f'{path.name}.partial-*'):
-    if other != folder:
+    if other != folder and not path.exists():
       logging.warning('%s: unfinished, of other settings; not used.', other)
   return folder
 
