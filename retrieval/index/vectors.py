@@ -43,11 +43,10 @@ class KnownVectors:
     """
     vectors.check_made_of(**made_of)
     self._vectors = vectors.array('vectors')
-    hashes = [np.zeros(0, np.uint64)]
-    for low in range(0, len(passages), _AT_ONCE):
-      ids = np.arange(low, min(low + _AT_ONCE, len(passages)))
-      hashes.append(passages.hashes(ids))
-    hashes = np.concatenate(hashes)
+    ids = np.arange(len(passages))
+    parts = [ids[low : low + _AT_ONCE] for low in ids[::_AT_ONCE]]
+    none = np.zeros(0, np.uint64)
+    hashes = np.concatenate([none, *map(passages.hashes, parts)])
     self._rows = np.argsort(hashes, kind='stable')
     self._hashes = hashes[self._rows]
     self.num_reused = self.num_embedded = 0

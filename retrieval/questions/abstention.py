@@ -36,14 +36,12 @@ class Calibration:
   """Confidences of the best answers to questions, and their correctness."""
 
   sets: Sequence[str]  # question sets
-  made_of: Mapping[
-    str, Any
-  ]  # reader, blocks and settings that gave the answers
+  # reader, blocks and settings that gave the answers
+  made_of: Mapping[str, Any]
   confidences: Sequence[float]  # from 0 to 1
   right: Sequence[bool]
-  scale: Sequence[
-    float
-  ]  # inverse temperature and bias of the confidences' logits
+  # inverse temperature and bias of the confidences' logits
+  scale: Sequence[float]
 
   def threshold(self, risk: float) -> float:
     """Return the least confidence to answer with; infinite where no test allows any.

@@ -103,7 +103,8 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
 class Pattern:
   """An answer that is a regular expression, in either case.
 
-  `search`, `match` and `find_all` raise ValueError where one text takes too long.
+  `search` returns the first match in a text, `match` one at its start, `find_all` a
+  list of all; they raise ValueError where one text takes too long.
   """
 
   def __init__(self, pattern: str):
@@ -112,20 +113,12 @@ class Pattern:
     self._pattern = pattern
     same = _ONLY_IN_REGEX.sub(lambda x: x['escape'] or rf'\{x[0]}', pattern)
     flags = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
-    self._compiled = regex.compile(same, regex.VERSION0 | flags)
-
-  def search(self, text: str) -> regex.Match | None:
-    """Return the first match in a text."""
-    return self._in_time(self._compiled.search, text)
-
-  def match(self, text: str) -> regex.Match | None:
-    """Return the match at the start of a text."""
-    return self._in_time(self._compiled.match, text)
-
-  def find_all(self, text: str) -> list[regex.Match]:
-    """Return all matches in a text."""
-    find = self._compiled.finditer
-    return self._in_time(lambda *x, **how: [*find(*x, **how)], text)
+    compiled = regex.compile(same, regex.VERSION0 | flags)
+    self.search = functools.partial(self._in_time, compiled.search)
+    self.match = functools.partial(self._in_time, compiled.match)
+    self.find_all = functools.partial(
+      self._in_time, lambda *x, **how: [*compiled.finditer(*x, **how)]
+    )
 
   def _in_time(self, find: Callable[..., Any], text: str) -> Any:
     try:

@@ -123,9 +123,7 @@ class OtherDocuments:
     return ids, scores
 
   def _others(self, index: Index, asked, excluded, fetch: int) -> base.Hits:
-    # A retriever of texts takes no subset.
-    subset = () if self._subset is None else (self._subset,)
-    ids, scores = index.search(asked, fetch, *subset)
+    ids, scores = index.search(asked, fetch, self._subset)
     hashes = self._id_hash[np.maximum(ids, 0)]
     columns = other_columns(ids, hashes, excluded, self._k)
     scores = subset_lib.take(scores, columns, -np.inf).astype(np.float32)

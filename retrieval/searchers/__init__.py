@@ -75,15 +75,12 @@ def exact_of(
 
   The vectors [n, d] are those of the searcher, which has checked them.
   """
-  from retrieval.searchers import exact, sharded
+  from retrieval.searchers import exact
 
-  in_shards = isinstance(searcher, sharded.ShardedSearcher)
-  if isinstance(searcher, exact.ExactSearcher) or (
-    in_shards and searcher.is_exact
-  ):
+  if getattr(searcher, 'is_exact', False):
     return searcher
   # Memory stays that of the open shards.
-  resident = 0 if in_shards and not searcher.holds_all else None
+  resident = None if getattr(searcher, 'holds_all', True) else 0
   return exact.ExactSearcher(
     vectors, searcher.metric, resident_bytes=resident, check=False
   )

@@ -38,7 +38,7 @@ _GATHERED_BYTES = 128 << 20  # of a filter's rows in memory
 class ExactSearcher:
   """Exact search over an array, a memory map or a sharded array."""
 
-  name = 'exact'
+  name, is_exact = 'exact', True
 
   def __init__(
     self,
