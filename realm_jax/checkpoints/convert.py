@@ -109,10 +109,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 
 def from_bundle(
-  variables: Mapping[str, np.ndarray],
-  source: str,
-  *,
-  num_heads: int = 0,
+  variables: Mapping[str, np.ndarray], source: str, *, num_heads: int = 0
 ) -> Converted:
   """Convert bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 

@@ -68,9 +68,7 @@ class Layout(Lengths):
 
 
 def join(
-  layout: Any,
-  length: int,
-  *texts: tuple[np.ndarray, np.ndarray],
+  layout: Any, length: int, *texts: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Put texts, [n, _] tokens and [n] their counts, between specials.
 

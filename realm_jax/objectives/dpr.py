@@ -23,10 +23,7 @@ from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import in_batch
 from retrieval.nn import means, objectives
 from retrieval.questions import question_files
-from retrieval.text import (
-  passages as passages_lib,
-  tokens,
-)
+from retrieval.text import passages as passages_lib, tokens
 
 
 def loss(

@@ -133,9 +133,7 @@ def read_rows(
   )
   room = layout.block_length - 3
   block = examples.join_titled(
-    layout,
-    blocks.gather_titles(ids, room),
-    examples.pad(rests, room),
+    layout, blocks.gather_titles(ids, room), examples.pad(rests, room)
   )
   sentences = examples.pad(sentences, layout.query_tokens)
   return {

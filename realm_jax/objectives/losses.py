@@ -86,9 +86,7 @@ def leave_one_out(
 
 
 def marginal_log_probs(
-  scores: Scores,
-  log_probs: Float[Array, 'B K M V'],
-  candidates: Mask,
+  scores: Scores, log_probs: Float[Array, 'B K M V'], candidates: Mask
 ) -> Float[Array, 'B M V']:
   """Marginal log p(y_m | x) of every token; its argmax is the prediction."""
   prior = log_prior(scores, candidates)[:, :, None, None]
@@ -126,10 +124,7 @@ def loss(
 
 
 def metrics(
-  out: model_lib.RealmOutput,
-  masks: objectives.Masks,
-  *,
-  by_rows: bool = False,
+  out: model_lib.RealmOutput, masks: objectives.Masks, *, by_rows: bool = False
 ) -> dict[str, means.Mean]:
   """Return means over target tokens, or over rows of the mean over targets.
 

@@ -11,11 +11,7 @@ import numpy as np
 
 from realm_jax.trained import spans
 from retrieval import text_table
-from retrieval.questions import (
-  abstention,
-  qa_metrics,
-  question_files,
-)
+from retrieval.questions import abstention, qa_metrics, question_files
 from retrieval.text import blocks as blocks_lib
 
 NOTHING = 'no block was found'

@@ -221,9 +221,7 @@ def _of_texts(
   from retrieval.search import rerank
 
   indices = text_index.TextIndices(
-    data.root,
-    data.blocks,
-    colbert=config.colbert_index.model,
+    data.root, data.blocks, colbert=config.colbert_index.model
   )
 
   def vectors():

@@ -114,10 +114,7 @@ class Answerer:
       yield dataclasses.replace(answered, question=question)
 
   def _result(
-    self,
-    asked: question_files.Question,
-    row: examples.Batch,
-    out: 'Prediction',
+    self, asked: question_files.Question, row: examples.Batch, out: 'Prediction'
   ) -> answers.Answered:
     """Return the answers of a question, from its rows of the batch and of `read`."""
     there = np.flatnonzero(out.spans.block >= 0)

@@ -88,9 +88,7 @@ class BlockEmbedder:
     return make, (self._config, self._layout, self._blocks, params)
 
   def __call__(
-    self,
-    ids: np.ndarray,
-    progress: Callable[[int, int], None] | None = None,
+    self, ids: np.ndarray, progress: Callable[[int, int], None] | None = None
   ) -> np.ndarray:
     """Embed blocks [n] of ids, -1 for the null document: [n, d] float32.
 

@@ -65,9 +65,7 @@ class TrainedReader(model_configs.TrainedModel):
     )
 
   def open_retriever(
-    self,
-    progress: Callable[[int, int], None] | None = None,
-    embedder: str = '',
+    self, progress: Callable[[int, int], None] | None = None, embedder: str = ''
   ) -> beams.BeamRetriever:
     """Return the config's retriever; build a missing index.
 

@@ -6,12 +6,7 @@ from collections.abc import Callable
 import dataclasses
 
 from retrieval.index import text_index
-from retrieval.search import (
-  fuse,
-  names,
-  rerank,
-  retriever as retriever_lib,
-)
+from retrieval.search import fuse, names, rerank, retriever as retriever_lib
 from retrieval.store import shards
 from retrieval.text import passages as passages_lib
 

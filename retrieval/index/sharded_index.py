@@ -13,13 +13,7 @@ from typing import Any
 
 from absl import logging
 
-from retrieval.searchers import (
-  base,
-  saved_vectors,
-  scann,
-  sharded,
-  usearch,
-)
+from retrieval.searchers import base, saved_vectors, scann, sharded, usearch
 from retrieval.store import drafts, executors, sharded_array, shards
 
 

@@ -23,10 +23,7 @@ from absl import logging
 import numpy as np
 
 from retrieval import arguments, searchers, text_table
-from retrieval.index import (
-  published_index as index_lib,
-  vectors as vectors_lib,
-)
+from retrieval.index import published_index as index_lib, vectors as vectors_lib
 from retrieval.nn import colbert, embedders
 from retrieval.search import (
   bm25,

@@ -25,11 +25,7 @@ from absl import logging
 import farmhash
 
 from retrieval import arguments
-from retrieval.questions import (
-  qa_metrics,
-  question_files,
-  red_trivia,
-)
+from retrieval.questions import qa_metrics, question_files, red_trivia
 from retrieval.readers import tfds as tfds_reader
 
 _NUM_BUCKETS = 100_000

@@ -109,8 +109,7 @@ def score_predictions(
 
 
 def score_retrieval(
-  question_set: question_sets.QuestionSet,
-  results: Iterable[dpr_json.Result],
+  question_set: question_sets.QuestionSet, results: Iterable[dpr_json.Result]
 ) -> Scores:
   """Score whether one of the first k texts contains an answer of the set.
 

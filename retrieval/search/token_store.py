@@ -36,10 +36,7 @@ _DENSEST = 2**16  # centroids that 16 bits name
 
 
 def build(
-  path: str | os.PathLike,
-  encoder: Any,
-  passages: passages_lib.Passages,
-  **how,
+  path: str | os.PathLike, encoder: Any, passages: passages_lib.Passages, **how
 ) -> None:
   """Write an index, or the rest of one after a killed build.
 
@@ -88,10 +85,7 @@ def _fit(encoder, passages) -> residual_codes.Codec:
 
 
 def _shard_arrays(
-  num_centroids: int,
-  ends: np.ndarray,
-  nearest: np.ndarray,
-  codes: np.ndarray,
+  num_centroids: int, ends: np.ndarray, nearest: np.ndarray, codes: np.ndarray
 ) -> dict[str, np.ndarray]:
   """Return ends [n], centroids [T], codes [T, bytes], starts [C + 1], blocks.
 

@@ -226,11 +226,7 @@ class ExactSearcher:
         jax.block_until_ready(made[-1])
       made.append(
         block_search.search_block(
-          placed,
-          block,
-          mesh=self._mesh,
-          metric=self.metric,
-          num_best=num_best,
+          placed, block, mesh=self._mesh, metric=self.metric, num_best=num_best
         )
       )
     scores, rows = zip(*jax.device_get(made), strict=True)

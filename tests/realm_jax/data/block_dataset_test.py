@@ -19,9 +19,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=25)
   made.layout = examples.Layout(
-    query_length=Q,
-    block_length=T,
-    **made.special_ids,
+    query_length=Q, block_length=T, **made.special_ids
   )
   hashes = made.blocks.all_hashes().tolist()
   assert len({*hashes}) == len(hashes) >= 30

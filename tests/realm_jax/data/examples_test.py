@@ -30,11 +30,7 @@ def blocks(tmp_path_factory):
 
 def _row(ids, types, length):
   pad = length - len(ids)
-  return (
-    ids + [P] * pad,
-    [True] * len(ids) + [False] * pad,
-    types + [0] * pad,
-  )
+  return (ids + [P] * pad, [True] * len(ids) + [False] * pad, types + [0] * pad)
 
 
 def test_blocks_are_headed_by_their_titles_and_null_is_empty(blocks):

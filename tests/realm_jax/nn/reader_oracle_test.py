@@ -221,6 +221,5 @@ def test_answer(answered):
   assert last - 1 == arrays['out/eval_end_pos']
   row = batch['reader_ids'][0, best.block[0, 0]]
   np.testing.assert_array_equal(
-    row[best.start[0, 0] : last[0, 0]],
-    arrays['out/eval_predicted_answer_ids'],
+    row[best.start[0, 0] : last[0, 0]], arrays['out/eval_predicted_answer_ids']
   )

@@ -16,9 +16,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=12)
   made.layout = examples.Layout(
-    query_length=8,
-    block_length=24,
-    **made.special_ids,
+    query_length=8, block_length=24, **made.special_ids
   )
   return made
 

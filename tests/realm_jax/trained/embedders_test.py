@@ -28,9 +28,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=20)
   made.layout = examples.Layout(
-    query_length=10,
-    block_length=32,
-    **made.special_ids,
+    query_length=10, block_length=32, **made.special_ids
   )
   bert = tiny.bert_config(vocab_size=made.tokenizer.vocab_size, max_length=32)
   made.config = tiny.config(embedder=bert, encoder=bert, share_embedders=False)

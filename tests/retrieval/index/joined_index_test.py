@@ -8,11 +8,7 @@ import pytest
 import retrieval
 from retrieval.index import text_index, vectors as vectors_lib
 from retrieval.nn import colbert
-from retrieval.search import (
-  fuse,
-  queries as queries_lib,
-  where as where_lib,
-)
+from retrieval.search import fuse, queries as queries_lib, where as where_lib
 from retrieval.searchers import subset as subset_lib
 from retrieval.text import joined as joined_lib, tokens as tokens_lib
 from tests.retrieval.index import neighbors_test

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import (
-  vectors as vectors_lib,
-)
+from retrieval.index import vectors as vectors_lib
 from retrieval.nn import embedders
 from retrieval.search import exclude
 from retrieval.text import tokens as tokens_lib
@@ -45,9 +43,7 @@ class LetterEmbedder(embedders.Embedder):
 def vectors(data):
   return {
     split: vectors_lib.build_vector_store(
-      data.root / f'vectors-{split}',
-      data.chunks[split],
-      LetterEmbedder(),
+      data.root / f'vectors-{split}', data.chunks[split], LetterEmbedder()
     )
     for split in tokens_lib.SPLITS
   }

@@ -163,8 +163,7 @@ def test_python_defines_the_syntax_of_patterns():
 
 
 @pytest.mark.parametrize(
-  ('rule', 'answer'),
-  [('substring', ''), ('dpr', ' \u200b'), ('regex', '')],
+  ('rule', 'answer'), [('substring', ''), ('dpr', ' \u200b'), ('regex', '')]
 )
 def test_refuses_answers_that_all_texts_hold(rule, answer):
   with pytest.raises(ValueError, match='nothing to look for'):

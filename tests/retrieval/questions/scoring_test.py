@@ -80,11 +80,7 @@ def test_repeated_questions():
   assert by_text.values['official_exact_match'].tolist() == [1, 0]
   assert (by_text.missing, by_text.repeated) == (0, 0)
   by_id = scoring.score_predictions(
-    twice,
-    [
-      _line('who?', 'Bea', id='b'),
-      _line('who?', 'Ada', id='a'),
-    ],
+    twice, [_line('who?', 'Bea', id='b'), _line('who?', 'Ada', id='a')]
   )
   assert by_id.values['official_exact_match'].tolist() == [1, 1]
   assert by_id.repeated == 0

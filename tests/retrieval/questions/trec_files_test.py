@@ -9,10 +9,7 @@ import pytest
 
 from retrieval.questions import trec_files
 
-RUN = {
-  'q1': [('a:0-9', 2.5), ('b%20c:0-4', 0.1)],
-  'q2': [('d', -1.0)],
-}
+RUN = {'q1': [('a:0-9', 2.5), ('b%20c:0-4', 0.1)], 'q2': [('d', -1.0)]}
 
 
 def test_a_run_comes_back(tmp_path):

@@ -82,10 +82,7 @@ def test_equals_float64_oracle(kind, metric, devices):
       noise *= np.float32(0.01)
     queries = database[rng.integers(0, num_rows, 5)] + noise * np.float32(0.5)
     searcher = searchers.ExactSearcher(
-      database,
-      metric,
-      resident_bytes=resident,
-      devices=devices[:num_devices],
+      database, metric, resident_bytes=resident, devices=devices[:num_devices]
     )
     check(searcher, database, queries, k)
 

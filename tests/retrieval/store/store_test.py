@@ -12,13 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from retrieval.store import (
-  array_store,
-  drafts,
-  manifests,
-  output_files,
-  shards,
-)
+from retrieval.store import array_store, drafts, manifests, output_files, shards
 from tests.retrieval.store import tiny_stores
 
 FIELDS = {'source': 'abc', 'length': 4}

@@ -11,10 +11,7 @@ import numpy as np
 
 from retrieval import tokenization
 from retrieval.store import shards
-from retrieval.text import (
-  chunks as chunks_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 from tests.retrieval.text import json_corpus
 
 M = 8
