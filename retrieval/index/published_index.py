@@ -193,14 +193,8 @@ def check_vectors(index: Index, vectors: array_store.Store) -> None:
     )
 
 
-def _fields(
-  path: str | os.PathLike,
-  vectors,
-  vectors_fingerprint: str,
-  config: IndexConfig,
-) -> dict[str, Any]:
+def _fields(path, vectors, vectors_fingerprint, config) -> dict[str, Any]:
   """Return the fields that determine an index; 'auto' is the kind at `path`."""
-  path = pathlib.Path(path)
   base.check_vectors(vectors, values=False)
   kind = _choose(config, int(vectors.shape[0]))
   if config.searcher == 'auto' and path.exists():

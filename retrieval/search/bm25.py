@@ -67,17 +67,13 @@ class Bm25(sparse_index.SparseIndex):
     return [*itertools.filterfalse(_STOP_WORDS.__contains__, words_of(text))]
 
   @staticmethod
-  def query_weights(
-    counts: np.ndarray, frequencies: np.ndarray, num_texts: int
-  ) -> np.ndarray:
+  def query_weights(counts, frequencies, num_texts) -> np.ndarray:
     """See `SparseIndex`; repeated words count twice."""
     without = num_texts - frequencies
     return counts * np.log1p((without + 0.5) / (frequencies + 0.5))
 
   @staticmethod
-  def text_weights(
-    counts: np.ndarray, lengths: np.ndarray, mean_length: float
-  ) -> np.ndarray:
+  def text_weights(counts, lengths, mean_length) -> np.ndarray:
     """See `SparseIndex`."""
     counts = counts.astype(np.float32)
     by_length = np.float32(K1 * B / mean_length) * lengths

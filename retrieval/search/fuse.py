@@ -36,9 +36,7 @@ class Fused:
       [[part.fingerprint for part in parts], weights or CONSTANT, CANDIDATES]
     )
 
-  def search(
-    self, queries: queries_lib.Queries | Sequence[str], k: int
-  ) -> base.Hits:
+  def search(self, queries, k) -> base.Hits:
     """See `retriever.Retriever`."""
     queries, n = queries_lib.checked(queries, k), max(k, CANDIDATES)
     lists = [part.search(queries, n) for part in self._parts]

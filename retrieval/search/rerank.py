@@ -58,9 +58,7 @@ class ByTexts:
     self._model, self._passages = model, passages
     self.fingerprint, self.unit = model.fingerprint, model.unit
 
-  def score(
-    self, queries: Queries, ids: Sequence[np.ndarray]
-  ) -> list[np.ndarray]:
+  def score(self, queries, ids) -> list[np.ndarray]:
     """See `Reranker`."""
     full_texts = iter(self._passages.full_texts(np.concatenate(ids)))
     texts = [[next(full_texts) for _ in row] for row in ids]
@@ -79,9 +77,7 @@ class Oracle:
   def __init__(self, chunks: chunks_lib.ChunkStore):
     self._chunks = chunks
 
-  def score(
-    self, queries: Queries, ids: Sequence[np.ndarray]
-  ) -> list[np.ndarray]:
+  def score(self, queries, ids) -> list[np.ndarray]:
     """See `Reranker`; 0 for id -1."""
     return [
       _shared(text, self._chunks.token_rows(row, limit=2))

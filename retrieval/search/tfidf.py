@@ -36,18 +36,14 @@ class TfIdf(sparse_index.SparseIndex):
     ]
 
   @staticmethod
-  def query_weights(
-    counts: np.ndarray, frequencies: np.ndarray, num_texts: int
-  ) -> np.ndarray:
+  def query_weights(counts, frequencies, num_texts) -> np.ndarray:
     """See `SparseIndex`; the idf of a text's weight stands here, too."""
     without = num_texts - frequencies
     idf = np.maximum(np.log((without + 0.5) / (frequencies + 0.5)), 0)
     return np.log1p(counts) * idf**2
 
   @staticmethod
-  def text_weights(
-    counts: np.ndarray, lengths: np.ndarray, mean_length: float
-  ) -> np.ndarray:
+  def text_weights(counts, lengths, mean_length) -> np.ndarray:
     """See `SparseIndex`."""
     del lengths, mean_length
     # One value for each count, so that equal texts have equal scores.

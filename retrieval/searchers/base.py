@@ -34,9 +34,7 @@ class Searcher(Protocol):
   num_vectors: int  # number of database rows
   dimension: int
 
-  def search(
-    self, queries: np.ndarray, k: int, subset: Any = None
-  ) -> tuple[np.ndarray, np.ndarray]:
+  def search(self, queries: np.ndarray, k: int, subset: Any = None) -> Hits:
     """Find the k best rows of each query [b, dimension] float32.
 
     Args:
@@ -141,17 +139,13 @@ def check_k(k) -> None:
     raise ValueError(f'k={k!r}: expected a whole number of at least 1.')
 
 
-def best(
-  ids: np.ndarray, scores: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def best(ids: np.ndarray, scores: np.ndarray, k: int) -> Hits:
   """Return the best k of candidates [b, c], ties by the lower id."""
   order = np.lexsort((ids, -scores), axis=1)[:, :k]
   return tuple(np.take_along_axis(x, order, 1) for x in (ids, scores))
 
 
-def pad(
-  ids: np.ndarray, scores: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def pad(ids: np.ndarray, scores: np.ndarray, k: int) -> Hits:
   """Append columns of -1 and -inf up to k columns."""
   width = ((0, 0), (0, k - ids.shape[1]))
   return (
@@ -160,7 +154,7 @@ def pad(
   )
 
 
-def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+def nothing(count: int, k: int) -> Hits:
   """Return ids and scores of `count` queries that find nothing."""
   shape = (count, k)
   return np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)

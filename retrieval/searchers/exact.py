@@ -88,7 +88,7 @@ class ExactSearcher:
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> tuple[np.ndarray, np.ndarray]:
+  ) -> base.Hits:
     """Find the k best rows of each query; ties go to the lower id.
 
     Few rows are searched as an array, and so are all rows of a subset on devices.
@@ -148,9 +148,7 @@ class ExactSearcher:
     )
     return scores.reshape(np.shape(ids))
 
-  def best_of(
-    self, queries: np.ndarray, ids: np.ndarray, k: int
-  ) -> tuple[np.ndarray, np.ndarray]:
+  def best_of(self, queries: np.ndarray, ids: np.ndarray, k: int) -> base.Hits:
     """Return the best k of candidates [q, c] in float64; ties by the lower id."""
     return base.best(ids, self.score(queries, ids), k)
 

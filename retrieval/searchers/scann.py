@@ -172,7 +172,7 @@ class ScannSearcher:
     subset: subset_lib.Subset | None = None,
     *,
     num_leaves_to_search: int = 0,
-  ) -> tuple[np.ndarray, np.ndarray]:
+  ) -> base.Hits:
     """Find the k best rows of each query; 0 leaves are as the index was built."""
     queries = base.check_queries(queries, self.dimension, k)
     if subset is not None:

@@ -59,7 +59,7 @@ class UsearchSearcher:
 
   def search(
     self, queries: np.ndarray, k: int, subset: subset_lib.Subset | None = None
-  ) -> tuple[np.ndarray, np.ndarray]:
+  ) -> base.Hits:
     """Find the k best rows of each query; exactly where the graph reaches fewer."""
     queries = base.check_queries(queries, self.dimension, k)
     if subset is None:
@@ -79,9 +79,7 @@ class UsearchSearcher:
       ids[short] = np.where(columns >= 0, rows[columns], -1)
     return ids, scores
 
-  def _search_graph(
-    self, queries: np.ndarray, k: int
-  ) -> tuple[np.ndarray, np.ndarray]:
+  def _search_graph(self, queries: np.ndarray, k: int) -> base.Hits:
     """Find the k best rows that the graph reaches."""
     if not len(queries):
       return base.nothing(0, k)

@@ -217,30 +217,20 @@ class StoreWriter:
     if not self.path.exists():
       manifest = self.folder / array_store.MANIFEST
       if not manifest.exists():  # else an earlier run was killed here
-        content = self._manifest(num_shards, meta or {}, needs_rows)
+        entries = (_entry_file(self.folder, i) for i in range(num_shards))
+        entries = [manifests.read_json(x) for x in entries]
+        if needs_rows and not any(x[needs_rows[0]]['rows'] for x in entries):
+          raise ValueError(f'{self.path}: {needs_rows[1]}')
+        content = {
+          'schema': array_store.SCHEMA,
+          'kind': self.kind,
+          'fingerprint': self.fields,
+          'meta': dict(meta or {}),
+          'shards': entries,
+        }
         output_files.write(manifest, manifests.sealed(content))
       for file in self.folder.iterdir():
         if file.suffix != '.npy' and file != manifest:
           file.unlink()
       os.rename(self.folder, self.path)
     return array_store.Store.open(self.path, self.kind, self.fields)
-
-  def _manifest(
-    self,
-    num_shards: int,
-    meta: Mapping[str, Any],
-    needs_rows: tuple[str, str] | None,
-  ) -> dict[str, Any]:
-    shards = [
-      manifests.read_json(_entry_file(self.folder, i))
-      for i in range(num_shards)
-    ]
-    if needs_rows and not any(x[needs_rows[0]]['rows'] for x in shards):
-      raise ValueError(f'{self.path}: {needs_rows[1]}')
-    return {
-      'schema': array_store.SCHEMA,
-      'kind': self.kind,
-      'fingerprint': self.fields,
-      'meta': dict(meta),
-      'shards': shards,
-    }
