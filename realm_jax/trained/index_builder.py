@@ -62,9 +62,11 @@ class Builder:
     try:
       with contextlib.ExitStack() as stack:
         known = self._known(params, stack)
-        embed = functools.partial(_take, known)
-        if known is None:
-          embed = self.embedder(params)
+        embed = (
+          self.embedder(params)
+          if known is None
+          else lambda ids, _: np.asarray(known[ids])
+        )
         # until the other processes have done their shares
         while not (name := self.publish(step, params, embed, progress)):
           failures = read_failures(self.folder.root)
@@ -130,12 +132,6 @@ class Builder:
       embedders.block_embedder_params,
     )
     return stack.enter_context(known)
-
-
-def _take(vectors: Any, ids: np.ndarray, progress: Any) -> np.ndarray:
-  """Return known vectors; an `index_versions.EmbedBlocks`."""
-  del progress
-  return np.asarray(vectors[ids])
 
 
 def index_folder(

@@ -54,8 +54,8 @@ def check_metric(metric: str) -> None:
 
 def check_vectors(
   vectors, *, values: bool = True, ids: Sequence[int] | np.ndarray | None = None
-) -> None:
-  """Check a database [n, d] block by block; `values` reads all of it.
+) -> tuple[int, int]:
+  """Check a database block by block, and return n and d; `values` reads all of it.
 
   Args:
     ids: numbers of the rows in messages; None counts them.
@@ -76,6 +76,7 @@ def check_vectors(
       range(low, low + len(block)) if ids is None else ids[low : low + step]
     )
     _check_values(block, 'Database row', rows)
+  return int(vectors.shape[0]), int(vectors.shape[1])
 
 
 def _check_type(array, what: str) -> None:

@@ -67,10 +67,9 @@ class ExactSearcher:
       ValueError: for a bad metric, shape, type or value.
     """
     base.check_metric(metric)
-    base.check_vectors(vectors, values=check)
+    self.num_vectors, self.dimension = base.check_vectors(vectors, values=check)
     self._vectors = vectors
     self.metric, self.unit = metric, base.UNITS[metric]
-    self.num_vectors, self.dimension = (int(n) for n in vectors.shape)
     self._devices = devices
     self._resident_bytes = resident_bytes
 

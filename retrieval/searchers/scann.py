@@ -135,8 +135,7 @@ class ScannSearcher:
       ScannUnavailableError: where ScaNN is not installed.
     """
     base.check_metric(metric)
-    base.check_vectors(vectors)
-    num_rows, dimension = (int(n) for n in vectors.shape)
+    num_rows, dimension = base.check_vectors(vectors)
     if num_rows < _MIN_HASHED_ROWS:
       raise ValueError(
         f'ScaNN needs {_MIN_HASHED_ROWS} rows, the database has {num_rows}; '

@@ -45,8 +45,7 @@ class UsearchSearcher:
       ImportError: where USearch is not installed.
     """
     base.check_metric(metric)
-    base.check_vectors(vectors)
-    num_rows, dimension = (int(n) for n in vectors.shape)
+    num_rows, dimension = base.check_vectors(vectors)
     graph = _import().Index(
       ndim=dimension,
       metric=_METRICS[metric],

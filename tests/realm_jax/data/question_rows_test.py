@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from realm_jax.data import question_rows, reader_rows
+from realm_jax.data import question_rows
 from retrieval.questions import question_files
 from tests import streams
+from tests.realm_jax.data import tiny_qa
 from tests.retrieval.text import tiny_blocks
 
 N, Q = 11, 6
@@ -19,14 +20,8 @@ N, Q = 11, 6
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=8)
-  ids = made.tokenizer
-  made.layout = reader_rows.ReaderLayout(
-    row_length=40,
-    question_length=Q,
-    max_span_width=4,
-    cls_id=ids.cls_id,
-    sep_id=ids.sep_id,
-    pad_id=ids.pad_id,
+  made.layout = tiny_qa.layout(
+    made.tokenizer, row_length=40, question_length=Q, max_span_width=4
   )
   words = 'mill crown Paris was river'.split()
   made.questions = [

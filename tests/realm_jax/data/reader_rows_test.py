@@ -11,6 +11,7 @@ import pytest
 from realm_jax.data import folder, reader_rows
 from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
+from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import oracle
 from tests.retrieval.text import json_corpus, tiny_blocks
 
@@ -28,12 +29,7 @@ def data(tmp_path_factory):
 
 def _layout(tokenizer, **fields):
   fields = {'question_length': Q, 'max_span_width': W} | fields
-  return reader_rows.ReaderLayout(
-    cls_id=tokenizer.cls_id,
-    sep_id=tokenizer.sep_id,
-    pad_id=tokenizer.pad_id,
-    **fields,
-  )
+  return tiny_qa.layout(tokenizer, **fields)
 
 
 def _body(data, block):

@@ -9,6 +9,7 @@ import pytest
 
 from realm_jax.data import reader_rows, reading_rows
 from retrieval import tokenization
+from tests.realm_jax.data import tiny_qa
 from tests.retrieval.text import tiny_blocks
 
 L, W, C, R = 40, 4, 6, 2
@@ -54,15 +55,8 @@ def made(tmp_path_factory):
 
 def _rows(made, **fields):
   asked, blocks, tokenizer = made
-  layout = reader_rows.ReaderLayout(
-    row_length=L,
-    question_length=12,
-    title_length=2,
-    max_span_width=W,
-    cls_id=tokenizer.cls_id,
-    sep_id=tokenizer.sep_id,
-    pad_id=tokenizer.pad_id,
-  )
+  lengths = {'row_length': L, 'question_length': 12, 'title_length': 2}
+  layout = tiny_qa.layout(tokenizer, max_span_width=W, **lengths)
   config = reader_rows.Reading(blocks=R, **fields)
   return reading_rows.ReadingRows(
     asked, blocks, tokenizer, layout, most=C, config=config

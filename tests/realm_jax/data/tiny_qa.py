@@ -6,11 +6,18 @@ from flax import linen as nn
 import jax
 import numpy as np
 
+from realm_jax.data import reader_rows
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
 from tests.realm_jax.nn import tiny
 
 B, C, R, L, W, Q, T, D = 3, 5, 2, 9, 3, tiny.Q, tiny.T, 5
+
+
+def layout(tokenizer, **fields) -> reader_rows.ReaderLayout:
+  """Lengths of the reader's rows, with the special ids of a tokenizer."""
+  ids = {x: getattr(tokenizer, x) for x in ('cls_id', 'sep_id', 'pad_id')}
+  return reader_rows.ReaderLayout(**ids, **fields)
 
 
 def config(**realm) -> open_qa.OpenQaConfig:
