@@ -54,27 +54,23 @@ class ScannConfig:
       ValueError: for settings that crash ScaNN.
     """
     leaves = self.num_leaves or max(1, round(num_rows**0.5))
-    chosen = dataclasses.replace(
+    searched = self.num_leaves_to_search or min(leaves, max(40, leaves // 10))
+    rescored = self.num_to_rescore or min(num_rows, 100)
+    for name, value, most in (
+      ('num_leaves', leaves, num_rows),
+      ('num_leaves_to_search', searched, leaves),
+      ('num_to_rescore', rescored, num_rows),
+    ):
+      if value > most:
+        raise ValueError(
+          f'scann.{name}={value}: expected 1..{most} for {num_rows} rows.'
+        )
+    return dataclasses.replace(
       self,
       num_leaves=leaves,
-      num_leaves_to_search=self.num_leaves_to_search
-      or min(leaves, max(40, leaves // 10)),
-      num_to_rescore=self.num_to_rescore or min(num_rows, 100),
+      num_leaves_to_search=searched,
+      num_to_rescore=rescored,
     )
-    chosen._check(num_rows)
-    return chosen
-
-  def _check(self, num_rows: int) -> None:
-    for name, low, high in (
-      ('num_leaves', 1, num_rows),
-      ('num_leaves_to_search', 1, self.num_leaves),
-      ('num_to_rescore', 1, num_rows),
-    ):
-      value = getattr(self, name)
-      if not low <= value <= high:
-        raise ValueError(
-          f'scann.{name}={value}: expected {low}..{high} for {num_rows} rows.'
-        )
 
 
 class ScannUnavailableError(ImportError):
