@@ -106,6 +106,5 @@ def of_saved(saved: checkpoints.Saved) -> model_configs.RunConfig:
   """Return the config of a checkpoint; unknown fields are ignored."""
   reads = 'reader' in saved.params
   kind = ReaderConfig if reads else model_configs.RunConfig
-  config = saved.config
-  fields = config.to_dict() if hasattr(config, 'to_dict') else config
+  fields = saved.config.to_dict()
   return settings.build(kind, fields, 'config', ignore_others=True)

@@ -24,11 +24,7 @@ from retrieval.text import chunks as chunks_lib, joined as joined_lib
 
 
 class JoinedIndex(text_index.TextIndex):
-  """Several indices as one; ids run through all, in turn.
-
-  Attributes:
-    parts: the indices.
-  """
+  """Several indices, its `parts`, as one; ids run through all, in turn."""
 
   def __init__(
     self, parts: Sequence[text_index.TextIndex], names: Sequence[str]

@@ -41,14 +41,7 @@ class ColbertConfig:
 class LateInteraction:
   """An index of `token_store`, its shards memory-mapped.
 
-  Attributes:
-    path: of the index.
-    store: of its shards.
-    fields: of the store.
-    encoder: of its queries and passages, a `colbert.ColbertEncoder` or `Lazy` one.
-    codec: of its vectors.
-    fingerprint: hash of everything that decides its results.
-    unit: of its scores.
+  Its `encoder` of queries and passages is a `colbert.ColbertEncoder`, or a `Lazy` one.
   """
 
   unit = max_sim.UNIT

@@ -93,12 +93,7 @@ class Queries:
 
 
 class ChunkQueries(Queries):
-  """Stored chunks; passages of their documents are excluded.
-
-  Attributes:
-    chunks: store of the chunks.
-    ids: [b] of the chunks.
-  """
+  """Stored chunks by their ids [b]; passages of their documents are excluded."""
 
   def __init__(self, chunks: 'chunks_lib.ChunkStore', ids: np.ndarray):
     self.chunks, self.ids = chunks, np.asarray(ids)

@@ -65,11 +65,7 @@ class Shard:
 
 
 class ShardedSearcher:
-  """A saved database in shards.
-
-  Attributes:
-    shards_in_memory: shards that stay open; 0 is all.
-  """
+  """A saved database in shards."""
 
   name = 'sharded'
   query_batch = 8192  # queries that repay the opening of shards

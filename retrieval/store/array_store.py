@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form of everything prepared: .npy shards and a manifest.
 
-A store is a directory of raw .npy shards plus manifest.json (schema version, kind,
-fields, row counts, a checksum for each file). `shards` fills a sibling directory
-shard by shard and renames it when all are written: readers see whole stores only.
-Arrays are memory-mapped: memory use does not grow with the store.
+docs/internals/files.md describes it. `shards` fills a sibling directory shard by shard
+and renames it when all are written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
