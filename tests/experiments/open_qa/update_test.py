@@ -25,7 +25,7 @@ from retrieval.search import tfidf
 from retrieval.text import corpus
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
-from tests.retrieval.search import sparse_indices
+from tests.retrieval.search import sparse_index_test
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
@@ -145,7 +145,7 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   assert not _indices(data).words_path('bm25').is_dir()
   pairs = _pairs(data.blocks)
   texts = [text for _, text in pairs]
-  whole = sparse_indices.in_memory(
+  whole = sparse_index_test.in_memory(
     tfidf.TfIdf, [f'{title}\n{text}' for title, text in pairs]
   )
   for have, want in zip(

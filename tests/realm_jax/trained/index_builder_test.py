@@ -96,13 +96,13 @@ def test_an_index_of_the_same_embedder_serves(
 
 
 @pytest.mark.parametrize(
-  'fields', [{}, {'embedder.activation': 'relu'}, {'model.pooling': 'cls'}]
+  'fields', [{'embedder.activation': 'relu'}, {'model.pooling': 'cls'}]
 )
 def test_other_parameters_or_settings_embed(
   start, data, tmp_path, monkeypatch, fields
 ):
   run, _ = start
-  fields = fields and fields | {'realm_from': str(run)}
+  fields = fields | {'realm_from': str(run)}
   with pytest.raises(AssertionError, match='a block was embedded'):
     _start(monkeypatch, tmp_path, data, **fields)
 

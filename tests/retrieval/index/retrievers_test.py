@@ -26,7 +26,7 @@ from retrieval.search import (
 )
 from retrieval.searchers import base
 from retrieval.text import tokens as tokens_lib
-from tests.retrieval.search import sparse_indices, tiny_encoder
+from tests.retrieval.search import sparse_index_test, tiny_encoder
 from tests.retrieval.store import tiny_stores
 
 _K = 5
@@ -138,7 +138,7 @@ def _dense(data, queries, n):
 
 def _words(data, queries, n, kind='bm25'):
   train = data.chunks['train']
-  index = sparse_indices.in_memory(
+  index = sparse_index_test.in_memory(
     text_index.WORDS[kind], train.texts(np.arange(train.num_chunks))
   )
   query = queries.texts(np.array([n]))
@@ -158,7 +158,7 @@ def _weighted(data, queries, n):
   near = _dense(data, queries, n)[:100]
   keys = embed.embed_texts(train.texts(near))
   distances = ((keys - embed.embed_texts(text)) ** 2).sum(1)
-  index = sparse_indices.in_memory(
+  index = sparse_index_test.in_memory(
     bm25_lib.Bm25, train.texts(np.arange(train.num_chunks))
   )
   ids, scores = index.search(text, train.num_chunks)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval.search import bm25, tfidf
-from tests.retrieval.search import sparse_indices
+from tests.retrieval.search import sparse_index_test
 
 WORDS = (
   'river',
@@ -56,7 +56,7 @@ def formula(texts, query):
 
 def test_equals_the_formula_with_ties_by_lower_id():
   texts = random_texts(150)
-  index = sparse_indices.in_memory(bm25.Bm25, texts)
+  index = sparse_index_test.in_memory(bm25.Bm25, texts)
   queries = ['river river apple', 'the x', '\u00fcnder 7 queen', '\u65e5\u672c']
   for k in (1, 7, 200):
     ids, scores = index.search(queries, k)
@@ -100,7 +100,9 @@ LANGUAGES = [
   ],
 )
 def test_scripts_without_blanks_are_found(index_of, question, wanted):
-  ids, _ = sparse_indices.in_memory(index_of, LANGUAGES).search([question], 1)
+  ids, _ = sparse_index_test.in_memory(index_of, LANGUAGES).search(
+    [question], 1
+  )
   assert ids.tolist() == [[wanted]]
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from retrieval.search import bm25, sparse_index, tfidf
 from retrieval.text import passages as passages_lib
-from tests.retrieval.search import sparse_indices
 from tests.retrieval.store import tiny_stores
 
 INDICES = [bm25.Bm25, tfidf.TfIdf]
@@ -22,6 +21,15 @@ def _random_texts(count, seed=0):
     'a moon',
     *(' '.join(['moon'] * n) for n in (254, 300, 70_000)),
   ]
+
+
+def in_memory(kind, texts) -> sparse_index.SparseIndex:
+  """Return an index of texts in one shard, which is on no disk."""
+  passages = passages_lib.TextList(texts)
+  span = range(len(passages))
+  shard = sparse_index._make(kind, passages, span)
+  made_of = kind.made_of(passages.fingerprint, len(span))
+  return kind([shard].__getitem__, [len(span)], made_of)
 
 
 def _build(index_of, path, texts, **settings):
@@ -43,7 +51,7 @@ def _equal(one, other, k=9):
 
 def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
   texts = _random_texts(40)
-  whole = sparse_indices.in_memory(index_of, texts)
+  whole = in_memory(index_of, texts)
   index = _build(index_of, tmp_path / 'i', texts)
   assert len(list((tmp_path / 'i').glob('terms-*.npy'))) == 7
   assert len(index) == len(whole) == 44
@@ -70,9 +78,7 @@ def test_ties_go_to_the_lower_id_across_shards(index_of, tmp_path):
 def test_the_first_of_all_are_the_best(index_of):
   rng = np.random.default_rng(0)  # many lengths, so that few scores are equal
   lengths = rng.integers(0, 100, 2000)
-  index = sparse_indices.in_memory(
-    index_of, [' '.join(rng.choice(WORDS, n)) for n in lengths]
-  )
+  index = in_memory(index_of, [' '.join(rng.choice(WORDS, n)) for n in lengths])
   ids, scores = index.search(QUERIES, len(index))
   for k in (1, 9, 31):
     found, values = index.search(QUERIES, k)

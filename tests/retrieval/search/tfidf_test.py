@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retrieval.search import bm25, tfidf
-from tests.retrieval.search import sparse_indices
+from tests.retrieval.search import sparse_index_test
 
 TEXTS = [
   'The mill stood in the river; the mill burned.',
@@ -53,7 +53,7 @@ def _expected(query):
   ],
 )
 def test_scores_are_those_of_the_formula(query):
-  ids, scores = sparse_indices.in_memory(tfidf.TfIdf, TEXTS).search(
+  ids, scores = sparse_index_test.in_memory(tfidf.TfIdf, TEXTS).search(
     [query], len(TEXTS)
   )
   wanted = _expected(query)

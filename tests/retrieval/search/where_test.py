@@ -27,7 +27,6 @@ from retrieval.text import (
 )
 from tests.retrieval.search import (
   sparse_index_test,
-  sparse_indices,
   tiny_encoder,
 )
 from tests.retrieval.text import json_corpus, tiny_blocks
@@ -226,7 +225,7 @@ def _retrievers(chunks):
     'vectors',
     embedder=lambda: embedder,
   )
-  index = sparse_indices.in_memory(
+  index = sparse_index_test.in_memory(
     bm25.Bm25, chunks.texts(np.arange(len(chunks)))
   )
   words = retriever_lib.IndexRetriever(chunks, index, 'words')
