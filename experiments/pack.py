@@ -12,16 +12,16 @@ adds the vectors of the run's blocks, so that nobody has to embed them; --calibr
 adds the calibration alone of a run taken from DIR (evaluate.calibrate). The wheel's
 models lie in realm_jax/packaged and retro_jax/packaged.
 
-The command writes a README.md with data, scores and --license, unless there is one.
---push=OWNER/NAME then sends the folder to the Hugging Face Hub as a repository that
-`load('hf://OWNER/NAME')` reads; --private hides a new one. HF_TOKEN is the right to write.
+--push=OWNER/NAME then sends the folder, and a README.md that you wrote there, to the
+Hugging Face Hub as a repository that `load('hf://OWNER/NAME')` reads; --private hides a
+new one. HF_TOKEN is the right to write.
 """
 
 from collections.abc import Collection
 
 from absl import flags, logging
 
-from experiments.conversion import model_card, packing
+from experiments.conversion import packing
 from experiments.engine import command, progress
 from realm_jax.trained import loading
 from retrieval.store import checkpoints, hub, locks, packed
@@ -56,10 +56,9 @@ def pack(
 
 
 def push(output: str, name: str, private: bool = False) -> str:
-  """Send a packed run with its card to OWNER/NAME on the Hub; return the address."""
-  files = packed.read_facts(output).files
-  sent = [packed.WEIGHTS, model_card.FILE, *files]
-  return hub.push(output, name, sent, private=private)
+  """Send a packed run to OWNER/NAME on the Hub; return the address."""
+  files = packed.WEIGHTS, 'README.md', *packed.read_facts(output).files
+  return hub.push(output, name, files, private=private)
 
 
 def main(argv: list[str]) -> None:
@@ -68,20 +67,18 @@ def main(argv: list[str]) -> None:
   values = flags.FLAGS
   if values.push:
     hub.check_push(values.push)
-  workdir, output, bits = values.workdir, values.output, int(values.bits)
+  output = values.output
   with locks.writer(output):
     step = pack(
-      workdir,
+      values.workdir,
       output,
       values.data_dir,
       parts=values.parts,
-      bits=bits,
+      bits=int(values.bits),
       vectors=values.vectors,
       calibration=values.calibration,
     )
     logging.info('Packed step %d into %s.', step, output)
-    card = {'license_id': values.license, 'name': values.push}
-    model_card.write(output, workdir, bits=bits, **card)
     if values.push:
       url = push(output, values.push, values.private)
       logging.info('Pushed to %s.', url)
@@ -95,7 +92,6 @@ if __name__ == '__main__':
   flags.DEFINE_enum('bits', '8', ['8', '32'], 'Of a value.')
   flags.DEFINE_bool('vectors', False, "Add the vectors of the run's blocks.")
   flags.DEFINE_bool('calibration', False, "Add the run's calibration alone.")
-  flags.DEFINE_string('license', '', 'Licence, as the Hub names it.')
   flags.DEFINE_string('push', '', 'OWNER/NAME on the Hub to write to.')
   flags.DEFINE_bool('private', False, 'Whether a new repository is private.')
   flags.mark_flags_as_required(['workdir', 'output'])

@@ -123,10 +123,7 @@ def train(
       path = pathlib.Path(workdir) / 'config.json'
       output_files.write(path, json.dumps(fields, indent=2) + '\n')
     _log_plan(program, config, state, workdir)
-    tracked = (config.metrics, fields) if config.metrics else None
-    writer = enter(
-      metric_writer.MetricWriter(workdir, start, tracked, config.log_every)
-    )
+    writer = enter(metric_writer.MetricWriter(workdir, start, config.log_every))
     profile = enter(_profiler(workdir, config.profile_steps))
     meter = progress.Throughput(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()

@@ -5,22 +5,15 @@
 Each row of `metrics.jsonl` is an object with 'step', appended when it is measured.
 A resumed run removes the rows after the step that it resumes from: it measures the
 same values again.
-
-config.metrics may name a tracker that gets them, too: a package, imported here alone,
-with its variables for project, server and account (WANDB_PROJECT, MLFLOW_TRACKING_URI,
-...). A run that continues is the same run there: its name and id come from the workdir.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import contextlib
-import hashlib
-import importlib
 import json
 import math
 import os
 import pathlib
 import time
-from typing import Any
 
 from absl import logging
 import jax
@@ -32,37 +25,26 @@ from tensorboardX.proto import event_pb2
 from retrieval.store import locks, output_files
 
 FILE = 'metrics.jsonl'
-TRACKERS = ('wandb', 'mlflow', 'trackio')
-_PROJECT = 'realm-retro'
-
-Log = Callable[[int, Mapping[str, float]], None]
 
 
 class MetricWriter:
   """Writes scalars; on every process but the first it does nothing."""
 
-  def __init__(
-    self,
-    workdir: str,
-    resume_step: int = 0,
-    tracker: tuple[str, Mapping[str, Any]] | None = None,
-    every: int = 0,
-  ):
+  def __init__(self, workdir: str, resume_step: int = 0, every: int = 0):
     """Open the files.
 
     Args:
       workdir: the run's folder, created if absent.
       resume_step: rows of later steps, left by a killed run, are removed.
-      tracker: name and config for `start_tracker`; None for none.
       every: steps between rows; a larger gap before `resume_step` is warned of. 0
         for no check.
 
     Raises:
       locks.WriterError: if another process writes this folder.
-      ValueError: for a row that cannot be read, or a tracker that is not installed.
+      ValueError: for a row that cannot be read.
     """
     path = pathlib.Path(workdir) / FILE
-    self._events = self._rows = self._track = self._end = None
+    self._events = self._rows = None
     is_first = not jax.process_index()
     with locks.writer(workdir) if is_first else contextlib.nullcontext():
       # All processes know what is measured: they measure the rest together.
@@ -78,10 +60,6 @@ class MetricWriter:
           output_files.write(path, text)
         self._rows = path.open('ab')
         self._events = _open_events(workdir, resume_step + 1)
-        if tracker:
-          self._track, self._end = start_tracker(
-            tracker[0], workdir, tracker[1]
-          )
 
   def __enter__(self) -> 'MetricWriter':
     return self
@@ -92,8 +70,6 @@ class MetricWriter:
       with contextlib.suppress(OSError):
         if file is not None:
           file.close()
-    if self._end:
-      self._end()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
@@ -110,8 +86,6 @@ class MetricWriter:
       scalar = summary.scalar(name, float(value))
       _add(self._events, step=step, summary=scalar)
     self._events.flush()
-    if self._track:
-      self._track(step, {k: float(x) for k, x in values.items()})
 
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
@@ -173,43 +147,3 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
       raise ValueError(f'{path}, line {number}: damaged ({error}).') from None
     rows.append(row)
   return rows
-
-
-def start_tracker(
-  kind: str, workdir: str, fields: Mapping[str, Any]
-) -> tuple[Log, Callable[[], None]]:
-  """Start or continue a run of a tracker.
-
-  Args:
-    kind: of `TRACKERS`.
-    workdir: the run's folder, whose name is the run's.
-    fields: the run's config.
-
-  Returns:
-    A function that takes a step and its metrics, and one that ends the run.
-
-  Raises:
-    ValueError: when the tracker is not installed.
-  """
-  try:
-    tracker = importlib.import_module(kind)
-  except ImportError as error:
-    raise ValueError(
-      f"config.metrics='{kind}': {error}; pip install {kind}"
-    ) from None
-  path = pathlib.Path(workdir).absolute()
-  same = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-  if kind == 'mlflow':
-    runs = tracker.search_runs(
-      filter_string=f"tags.workdir = '{same}'", output_format='list'
-    )
-    known = {'run_id': runs[0].info.run_id} if runs else {}
-    tracker.start_run(run_name=path.name, tags={'workdir': same}, **known)
-    tracker.log_dict(dict(fields), 'config.json')
-    return lambda step, x: tracker.log_metrics({**x}, step), tracker.end_run
-  if kind == 'wandb':
-    place = {'id': same, 'dir': str(path)}
-  else:
-    place = {'project': _PROJECT}
-  tracker.init(name=path.name, config={**fields}, resume='allow', **place)
-  return lambda step, x: tracker.log({**x}, step=step), tracker.finish

@@ -47,8 +47,6 @@ class Loop:
   best_metric: str = ''
   best_mode: Literal['min', 'max'] = 'min'  # what is best
   profile_steps: settings.Count = 0
-  # A tracker that metrics go to beside TensorBoard's files (`metric_writer`).
-  metrics: Literal['', 'wandb', 'mlflow', 'trackio'] = ''
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:
   # --config.sharding_rules.vocab=fsdp.

@@ -4,7 +4,6 @@
 
 import json
 import os
-import shutil
 import types
 
 from absl import logging
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from experiments import pack
-from experiments.conversion import model_card
 from experiments.engine import configs
 from experiments.open_qa import evaluate, task as qa_task, trained_reader
 from experiments.realm import starts
@@ -116,44 +114,21 @@ def test_a_calibration_goes_with_the_packed_reader(own, tmp_path):
   assert found.probability is None
 
 
-def test_a_run_is_pushed_with_its_card_and_loaded_by_name(
-  made, tmp_path, monkeypatch
-):
-  run = shutil.copytree(made.reader, tmp_path / 'run')
-  step = realm_jax.load(made.reader).step
-  share = {'mean': 0.25, 'low': 0.125, 'high': 0.5}
-  row = {'name': 'nq:test', 'questions': 8, 'exact_match': share}
-  for file, measured_at in (
-    ('qa_evaluation.json', step),
-    ('evaluation.json', step + 1),
-  ):
-    rows = [row | {'top_1': measured_at + 0.5}]
-    masked = {'retrieved': {'utility': measured_at + 0.25}}
-    content = {'step': measured_at, 'rows': rows, 'masked': masked}
-    (run / file).write_text(json.dumps(content))
+def test_a_run_is_pushed_and_loaded_by_name(made, tmp_path, monkeypatch):
   output = tmp_path / 'made'
-  pack.pack(str(run), str(output))
+  pack.pack(str(made.reader), str(output))
   (output / 'unrelated.txt').write_text('not of the model')
   with hub_server.serve(monkeypatch, tmp_path / 'cache') as hub:
     monkeypatch.setenv('HF_TOKEN', hub_server.TOKEN)
-    model_card.write(output, run, bits=8, name='you/reader')
     pack.push(str(output), 'you/reader', private=True)
-    card = (output / 'README.md').read_text()
-    assert "realm_jax.load('hf://you/reader'" in card
-    assert '| nq:test exact_match | 0.25 [0.125, 0.5] |' in card
-    assert '| nq:test questions | 8 |' in card
-    assert f'| retrieved utility | {step + 0.25:g} |' in card
-    assert f'| {step + 0.5:g} |' in card and f'{step + 1.5:g} |' not in card
-    assert 'license: "unknown"' in card and str(tmp_path) not in card
     there = {x.name for x in hub.repos['you/reader'].iterdir()}
-    files = {'README.md', 'weights.json', *packed.read_facts(output).files}
+    files = {'weights.json', *packed.read_facts(output).files}
     assert there == files and hub.private['you/reader']
     data = str(realm_jax.load(made.reader).data.root)
     one, two = (realm_jax.load(x, data) for x in (output, 'hf://you/reader'))
     assert two.answer(ASKED)[0].answers == one.answer(ASKED)[0].answers
-    # The card is kept, and files that the Hub has are not sent again.
+    # A card of one's own goes along, and files that the Hub has are not sent again.
     (output / 'README.md').write_text('---\nlicense: mit\n---\n')
-    model_card.write(output, run, bits=8, name='you/reader')
     pack.push(str(output), 'you/reader')
     assert hub.commits[-1] == ['README.md']
     monkeypatch.setenv('HF_TOKEN', 'hf_may_read')

@@ -5,10 +5,7 @@
 import json
 import math
 import resource
-import sys
-import types
 
-import numpy as np
 import pytest
 
 from experiments.engine import metric_writer
@@ -112,32 +109,3 @@ def test_damaged_row_is_named(tmp_path, line):
     metric_writer.read(path)
   with pytest.raises(ValueError, match='metrics.jsonl, line 2: damaged'):
     metric_writer.MetricWriter(str(tmp_path), resume_step=1)
-
-
-@pytest.mark.parametrize('kind', metric_writer.TRACKERS)
-def test_a_tracker_has_the_same_rows(tmp_path, monkeypatch, kind):
-  rows, ends, runs = [], [], []
-  tracker = types.ModuleType(kind)
-  tracker.log = lambda values, step: rows.append((step, values))
-  tracker.log_metrics = lambda values, step: rows.append((step, values))
-  tracker.init = tracker.start_run = lambda **given: runs.append(given)
-  tracker.finish = tracker.end_run = lambda: ends.append(kind)
-  tracker.log_dict = lambda config, name: None
-  tracker.search_runs = lambda **given: []
-  monkeypatch.setitem(sys.modules, kind, tracker)
-  for step in (1, 2):
-    writer = metric_writer.MetricWriter(
-      str(tmp_path / 'run'), step - 1, (kind, {'seed': 0})
-    )
-    with writer:
-      writer.write(step, {'loss': np.float32(0.5)})
-  assert rows == [(1, {'loss': 0.5}), (2, {'loss': 0.5})]
-  assert ends == [kind] * 2
-  assert runs[0] == runs[1]
-  assert 'run' in (runs[0].get('name'), runs[0].get('run_name'))
-
-
-def test_a_tracker_that_is_not_installed_is_named(tmp_path, monkeypatch):
-  monkeypatch.setitem(sys.modules, 'wandb', None)
-  with pytest.raises(ValueError, match=r"config\.metrics='wandb'"):
-    metric_writer.MetricWriter(str(tmp_path), 0, ('wandb', {}))
