@@ -28,8 +28,6 @@ def get_config(arg: str = 'base') -> configs.Config:
 
   realm_config.start_from_minilm(c)
 
-  c.optimizer.name = 'adamw'
-  c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 2e-5
   c.optimizer.warmup_steps = 20
 

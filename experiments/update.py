@@ -7,11 +7,9 @@
 
 Documents of --documents (JSON lines, their fields as config.corpus names them) replace
 documents of the same id, or are added at the end; --delete, which may repeat, removes
-documents. DATA becomes a data folder with indices: only new
-texts are embedded, for ColBERT too, which keeps its centroids. BM25 and TF-IDF are
-built where the old data have them. The old data stay as they are; with
---config.data_dir=DATA this command changes the new data again, and any other reads
-them. See experiments/<room>/update.py.
+documents. DATA becomes a data folder with indices: only new texts are embedded. The old
+data stay as they are; with --config.data_dir=DATA this command changes the new data
+again, and any other reads them (docs/ask.md).
 """
 
 from experiments.engine import changed_documents, command

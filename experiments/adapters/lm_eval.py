@@ -6,9 +6,8 @@
     --model_args workdir=RUN,neighbors=on --tasks lambada_openai,piqa
 
 All arguments are the harness's own (`--help`); the model `retro` is ours. It needs the
-extra [lm-eval], and no torch. RUN is the folder of a RETRO, of its baseline, or of a
-decoder that experiments.import_decoder made; without workdir the packaged RETRO
-answers. Further model_args:
+extra [lm-eval], and no torch. RUN is the folder of any language model of this library;
+without workdir the packaged RETRO answers. Further model_args:
 
 neighbors      on; off; or shuffled, a control: random passages of the datastore
 num_neighbors  of each chunk; default: the run's
@@ -18,8 +17,7 @@ batch_size     in place of --batch_size
 max_gen_toks   most tokens of an answer where the task sets no number
 
 Texts begin with the token that begins a document in training; a context that is too
-long loses its beginning. The first chunk of a text reads no neighbors, so that tasks of
-short texts measure a RETRO without them.
+long loses its beginning. docs/evaluate.md says which tasks retrieval can help.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frame of every command: flags, config, JAX set-up, one-line errors.
 
-  if __name__ == '__main__':
-    command.main(run, Config)
-
-calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
-and its overrides (`configs.py`). `section=Evaluate` adds the command's fields and
-passes them on: `run(config, workdir, evaluate)`. `main('train')` finds all of these
-by config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
---debug shows the traceback.
+`command.main(run, Config)` calls `run(config, workdir)` with the frozen dataclass
+`Config`, built from --config and its overrides (`configs.py`); `section=Evaluate` adds the
+command's fields and passes them on. `main('train')` finds all of these by config.task
+(`rooms.py`). Bad input ends in one line on stderr and exit code 1; --debug shows the
+traceback.
 
 To use several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the processes for

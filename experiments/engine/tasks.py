@@ -8,7 +8,7 @@ else of them.
 
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -37,33 +37,6 @@ def share_of(config: Any) -> dict[str, int]:
   }
 
 
-class IndexRefresher(Protocol):
-  """An index that is refreshed from a run's parameters.
-
-  The loop calls `start` once before the first batch, then `after_step` and
-  `metrics` for every step, in this order, on every process.
-  """
-
-  def start(self, step: int, params: Params, saved: str) -> None:
-    """Get ready to serve batches.
-
-    Args:
-      saved: `index_version` of the checkpoint that is continued, or ''.
-    """
-
-  def after_step(self, step: int, params: Params) -> None:
-    """Called when a step was dispatched; `params` are its result."""
-
-  def metrics(self, step: int, batch: Batch) -> dict[str, float]:
-    """Measure the batch of a step, over the rows of this process."""
-
-  def version_to_save(self) -> str:
-    """Name the version that a checkpoint needs to be continued exactly."""
-
-  def close(self) -> None:
-    """Stop all work in the background."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
   """A model, its loss, its data and its measurements."""
@@ -87,8 +60,10 @@ class Task:
   # Of the data by name, saved with every checkpoint, so that readers of the model
   # can compare their data with the training data.
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  # Its version goes into checkpoints in place of `index_version`.
-  index_refresher: IndexRefresher | None = None
+  # An `experiments.realm.refresh.Refresher`, whose version goes into checkpoints in
+  # place of `index_version`. The loop calls `start` before the first batch, then
+  # `after_step` and `metrics` for every step, in this order, on every process.
+  index_refresher: Any = None
   # (params, batch) -> batch, on the host, right before each step: completes this
   # process's rows by retrieval with the newest parameters. The result must depend
   # only on the arguments and on the versions that index_refresher serves.

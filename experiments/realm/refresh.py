@@ -12,10 +12,9 @@ config.refresh.schedule is one of
           (`experiments.realm.refresh_worker`, on any host that sees the workdir).
   frozen  the first index serves to the end.
 
-A version is the
-folder <workdir>/index/<step>-<hash>/, published by one rename. If a builder
-fails, a warning says so, and training keeps the last good index; but a full disk
-ends a run with schedule sync, which the same command then continues as it would be.
+A version is the folder <workdir>/index/<step>-<hash>/. If a builder fails, a warning
+says so, and training keeps the last good index; but a full disk ends a run with schedule
+sync, which the same command then continues.
 """
 
 from collections.abc import Callable
@@ -67,7 +66,7 @@ class Closed(RuntimeError):
 
 
 class Refresher:
-  """Provider of index versions for the pipeline; a `tasks.IndexRefresher`."""
+  """Index versions for the pipeline, refreshed from a run's parameters."""
 
   def __init__(
     self,
