@@ -193,8 +193,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
     logging.info('%d answers written to %s.', len(questions), values.output)
 
 
-def define_flags() -> None:
-  """Define the flags of questions, answers and retrieval."""
+if __name__ == '__main__':
   flags.DEFINE_multi_string(
     'question', [], 'A question; may repeat, and stand without the flag.'
   )
@@ -221,13 +220,9 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'retriever', '', f'One of {beams.KINDS}; empty: as trained or packaged.'
   )
-
-
-if __name__ == '__main__':
   command.main(
     run,
     config_lib.Config,
-    define_flags,
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,
     only_reads=True,

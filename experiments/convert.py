@@ -206,8 +206,7 @@ def run(config: config_lib.Config, workdir: str) -> None:
   logging.info('The checkpoint is in %s.', workdir)
 
 
-def define_flags() -> None:
-  """Define all flags except --config and --workdir."""
+if __name__ == '__main__':
   about = 'Folders, or prefixes of TensorFlow files.'
   flags.DEFINE_list('from', None, about, required=True)
   flags.DEFINE_integer('num_heads', 0, '0: one head for each 64 units.')
@@ -218,12 +217,8 @@ def define_flags() -> None:
   flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
   about = "Checkpoint of the vectors' embedder; '': the converted one."
   flags.DEFINE_string('block_embedder', '', about)
-
-
-if __name__ == '__main__':
   command.main(
     run,
     config_lib.Config,
-    define_flags,
     default_config=f'{configs.FOLDER}/open_qa_released.py',
   )

@@ -95,15 +95,11 @@ def run(config: Config, workdir: str) -> None:
   reports.print_table(('part', 'imported'), rows)
 
 
-def _define_flags() -> None:
+if __name__ == '__main__':
   about = 'GGUF file, or a folder with a decoder.'
   flags.DEFINE_string('source', None, about, required=True)
-
-
-if __name__ == '__main__':
   command.main(
     run,
     Config,
-    _define_flags,
     default_config=f'{configs.FOLDER}/retro_retrofit_smollm2.py:baseline',
   )

@@ -76,7 +76,7 @@ def run(
   logging.info('The page is %s.', path)
 
 
-def _define_flags() -> None:
+if __name__ == '__main__':
   flags.DEFINE_string('document', '', 'Title or id; default: the first.')
   flags.DEFINE_string(
     'split', 'valid', 'Of the document: train, valid or an evaluation set.'
@@ -85,13 +85,9 @@ def _define_flags() -> None:
   command.define_output(
     'output', '', 'The page; default: DIR/inspect/TITLE.html.'
   )
-
-
-if __name__ == '__main__':
   command.main(
     run,
     config_lib.Config,
-    _define_flags,
     section=retro_evaluate.Evaluate,
     only_reads=True,
   )

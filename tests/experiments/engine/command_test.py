@@ -35,12 +35,6 @@ class Settings:
   distributed: bool
   cluster: cluster_settings.Cluster
 
-def define():
-  flags.DEFINE_string('prompt', '', 'Where to start.')
-  flags.DEFINE_multi_string('question', [], 'What to ask.')
-  command.define_output('json', '', 'Where to write.')
-  command.define_output('output', '', 'Where to write, too.', is_folder=True)
-
 def run(config, workdir):
   if config.fail == 'value':
     raise ValueError('corpus.jsonl, line 3:\\n  expected a title')
@@ -61,10 +55,13 @@ def run(config, workdir):
   print(workdir, config.size, flags.FLAGS.prompt, *flags.FLAGS.question)
 
 if __name__ == '__main__':
+  flags.DEFINE_string('prompt', '', 'Where to start.')
+  flags.DEFINE_multi_string('question', [], 'What to ask.')
+  command.define_output('json', '', 'Where to write.')
+  command.define_output('output', '', 'Where to write, too.', is_folder=True)
   command.main(
     run,
     Settings,
-    define_flags=define,
     writes=os.environ.get('TEST_WRITES'),
     default_config=os.environ.get('TEST_DEFAULT', ''),
     text=os.environ.get('TEST_TEXT', ''),
@@ -199,6 +196,7 @@ def test_few_lines_stand_before_an_answer(results):
 def test_help_lists_the_fields_of_a_config(results):
   shown = results['help'].stdout
   assert '\ncommand_x:\n  --config: ' in shown
+  assert '\n  --output: ' in shown and '\n  --prompt: ' in shown
   texts = [' '.join(results[x].stdout.split()) for x in ('help', 'helpfull')]
   short = (
     '--config.size=3 a whole number at least 1 and at most 16,777,216. How'

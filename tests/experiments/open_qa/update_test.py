@@ -7,7 +7,6 @@ import json
 import pathlib
 import types
 
-from absl import flags
 import numpy as np
 import pytest
 
@@ -195,8 +194,6 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
 @pytest.fixture
 def command(before, monkeypatch):
   """Runs the command's body over a run that is `before`, with some flags."""
-  known = set(flags.FLAGS)
-  changed_documents.define_flags()
 
   def load(workdir, data_dir, part):
     data = realm_data.DataFolder(pathlib.Path(data_dir))
@@ -205,20 +202,17 @@ def command(before, monkeypatch):
 
   monkeypatch.setattr(loading, 'load', load)
 
-  def run(*arguments, data_dir=''):
+  def run(delete, output, documents='', data_dir=''):
     config = configs.replaced(
       before.trained.config, data_dir=data_dir or str(before.root)
     )
-    flags.FLAGS.unparse_flags()
-    flags.FLAGS(['realm_update', *arguments])
+    values = {'documents': str(documents), 'output': str(output)}
+    values = types.SimpleNamespace(**values, delete=delete)
+    flags = types.SimpleNamespace(FLAGS=values)
+    monkeypatch.setattr(changed_documents, 'flags', flags)
     realm_update.update(config, str(before.root))
 
-  yield run
-  # As conftest has left them.
-  flags.FLAGS.unparse_flags()
-  flags.FLAGS.mark_as_parsed()
-  for name in set(flags.FLAGS) - known:
-    delattr(flags.FLAGS, name)
+  return run
 
 
 def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
@@ -228,16 +222,14 @@ def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
   ]
   file.write_text('\n'.join(json.dumps(row) for row in rows))
   out = tmp_path / 'data'
-  command(
-    f'--documents={file}', '--delete=d5', '--delete=d6', f'--output={out}'
-  )
+  command(['d5', 'd6'], out, file)
   shown = capsys.readouterr().out
   assert 'blocks embedded' in shown and 'documents deleted' in shown
   blocks = realm_data.DataFolder(out).blocks
   assert (NEW.title, NEW.text) in _pairs(blocks)
   assert index_versions.VersionFolder(out / 'index').names()
   again = tmp_path / 'again'
-  command('--delete=new', f'--output={again}', data_dir=str(out))
+  command(['new'], again, data_dir=str(out))
   pairs = _pairs(realm_data.DataFolder(again).blocks)
   assert (NEW.title, NEW.text) not in pairs
   assert (CHANGED.title, CHANGED.text) in pairs
