@@ -109,6 +109,7 @@ def main(
       argv = flags.FLAGS.read_flags_from_files(sys.argv, force_gnu=False)
     argv, overrides = _split(argv)
     _define(default_config, default_workdir, only_reads)
+    _show_flags()
     app.run(start, argv, parse)
 
 
@@ -159,6 +160,7 @@ def main_of_script(
     return _parse(argv, text)
 
   with _one_line_errors():
+    _show_flags()
     app.run(start, sys.argv, parse)
 
 
@@ -243,9 +245,6 @@ def _config_of(argv: list[str]) -> str:
 
 
 def _define(config: str, workdir: str, only_reads: bool) -> None:
-  script, spec = sys.argv[0], sys.modules['__main__'].__spec__
-  if spec is not None:  # python -m experiments.x.y: --help shows this name
-    sys.argv[0] = spec.name
   about = 'file.py[:arg]; --config.FIELD=VALUE sets a field, --help lists them.'
   flags.DEFINE_string('config', config or None, about, required=not config)
   if only_reads:
@@ -256,7 +255,14 @@ def _define(config: str, workdir: str, only_reads: bool) -> None:
   if not workdir:
     flags.mark_flag_as_required('workdir')
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
-  for module in (script, __name__):  # --help shows those of the main module
+
+
+def _show_flags() -> None:
+  """Let --help show flags defined here and by `python -m experiments.x.y`."""
+  script, spec = sys.argv[0], sys.modules['__main__'].__spec__
+  if spec is not None:
+    sys.argv[0] = spec.name
+  for module in (script, __name__):
     for flag in flags.FLAGS.get_flags_for_module(module):
       flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 

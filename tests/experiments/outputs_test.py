@@ -51,7 +51,10 @@ _CASES = [
 
 @pytest.mark.slow
 def test_outputs_are_checked_before_any_work(tmp_path):
-  cases = [[f'experiments.{case[0]}', *case[1:]] for case in _CASES]
+  cases = [
+    [f'experiments.{case[0]}', *case[1:]]
+    for case in [*_CASES, ['compare', '--help']]
+  ]
   found = subprocess.run(
     [sys.executable, '-c', _FORK, json.dumps(cases)],
     cwd=tmp_path,
@@ -60,7 +63,9 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     timeout=300,
   )
   assert found.stdout.split()[1::2] == ['1'] * len(cases), found
-  for number, case in enumerate(cases):
+  for number, case in enumerate(_CASES):
     (line,) = (tmp_path / f'{number}.2').read_text().splitlines()
     assert line.startswith('error: ') and '/proc' in line, (case, line)
     assert not (tmp_path / f'{number}.1').read_text()
+  shown = (tmp_path / f'{len(_CASES)}.1').read_text()
+  assert '  --workdir: ' in shown and '  --row: ' in shown
