@@ -237,18 +237,6 @@ def test_names_that_are_no_steps_are_passed_over(folder, tmp_path):
     checkpoints.find(str(run), step='bets')
 
 
-def test_processes_check_a_part_of_the_files_each(folder, tmp_path):
-  path = shutil.copytree(folder, tmp_path / 'run') / 'checkpoints' / '3'
-  (path / '_CHECKPOINT_METADATA').write_bytes(b'{}')
-  failed = 0
-  for index in range(2):
-    try:
-      checkpoints.check(path, index, 2)
-    except checkpoints.DamagedError:
-      failed += 1
-  assert failed == 1
-
-
 def test_a_packed_model_is_not_trained_into(tmp_path):
   (tmp_path / packed.WEIGHTS).write_text('{}')
   with pytest.raises(ValueError, match=tmp_path.name):

@@ -291,37 +291,3 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
   params, saved = checkpoints.load_params(str(tmp_path))
   assert saved.step == 3 and saved.config.nan_at == nan_at
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
-
-
-class IndexRefresher:
-  """Counts the steps that it was told of."""
-
-  told = 0
-
-  def start(self, step, params, saved):
-    assert (step, saved) == (0, '') and params
-
-  def after_step(self, step, params):
-    assert step == self.told + 1 and params
-    self.told = step
-
-  def metrics(self, step, batch):
-    return {'told': float(self.told)}
-
-  def version_to_save(self):
-    return f'version {self.told}'
-
-  def close(self):
-    self.told = None
-
-
-def test_an_index_refresher_is_told_before_it_measures(tmp_path):
-  index_refresher = IndexRefresher()
-  config = toy_task.get_config(num_steps=3, mesh=_WHOLE)
-  task = dataclasses.replace(
-    toy_task.make_task(config), index_refresher=index_refresher
-  )
-  loop.train(task, config, str(tmp_path), devices=_ONE)
-  told = [row['told'] for row in equal_runs.rows(tmp_path) if 'told' in row]
-  assert told == [1, 2, 3] and index_refresher.told is None
-  assert checkpoints.find(str(tmp_path)).index_version == 'version 3'

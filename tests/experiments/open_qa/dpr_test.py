@@ -98,14 +98,6 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
     assert wrong and negatives[negatives >= 0].tolist() == wrong
 
 
-def test_the_first_that_are_chosen():
-  ids = np.array([[4, 2, 7, 1], [3, 5, -1, -1], [9, 8, 6, 0]])
-  has = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 0]], bool)
-  assert mining.first_where(ids, has, 1)[:, 0].tolist() == [2, 3, -1]
-  negatives = mining.first_where(ids, ~has, 2)
-  assert negatives.tolist() == [[4, 7], [5, -1], [9, 8]]
-
-
 def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   monkeypatch.setattr(mining, 'SHARD', 5)
   calls = []
