@@ -131,7 +131,6 @@ def _nested(values: Mapping[str, Any]) -> Any:
 
 
 def _print(rows: Sequence[evaluations.Row], measure: str) -> None:
-  """Print a measure of all rows."""
   first, lines = rows[0], []
   for row in rows:
     cells = [row.name, f'{np.mean(row.of_seeds(measure)):.4f}', *[''] * 4]
@@ -164,12 +163,9 @@ def _print(rows: Sequence[evaluations.Row], measure: str) -> None:
 def _over_both(row, first, measure: str) -> str:
   """Return the interval over items and seeds; '-' of a single seed."""
   one, two = (np.atleast_2d(x.values[measure]) for x in (row, first))
-  weights = first.num_bytes
-  if weights is not None:
-    weights = weights * np.log(2)
   if len(one - two) < 2:
     return '-'
-  low, high = intervals.of_values(one - two, weights).interval()
+  low, high = intervals.of_values(one - two, first.weights).interval()
   return reports.ends({'low': low, 'high': high}, '+.4f')
 
 

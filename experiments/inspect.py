@@ -44,7 +44,6 @@ def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
 
 
 def _read_text() -> str:
-  """The text of --text_file; '' without one."""
   path = flags.FLAGS.text_file
   text = path and text_files.read(path, text_files.PROMPT_BYTES)
   if path and not text:

@@ -51,7 +51,6 @@ _COUNTS = ('empty', 'unknown', 'repeated', 'refused')
 def _scores(
   path: str | pathlib.Path, question_set: question_sets.QuestionSet
 ) -> tuple[str, scoring.Scores]:
-  """Form and scores of a file."""
   where, first = next(dpr_json.records(path))
   with failures.named(path):
     if 'prediction' in first:

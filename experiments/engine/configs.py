@@ -215,7 +215,6 @@ def _near(config: Config, name: str) -> str:
 
 
 def _leaves(config: Config, prefix: str = '') -> Iterator[str]:
-  """Yield the dotted names of all fields."""
   for name, value in config.items():
     if isinstance(value, Config):
       yield from _leaves(value, f'{prefix}{name}.')

@@ -32,6 +32,11 @@ class Row:
   num_bytes: np.ndarray | None = None
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # as JSON
 
+  @property
+  def weights(self) -> np.ndarray | None:
+    """Weights of items in an interval; None for equal ones."""
+    return None if self.num_bytes is None else self.num_bytes * math.log(2)
+
   def _totals(self, values: np.ndarray) -> list[float]:
     size = values.shape[-1]
     if self.num_bytes is not None:
@@ -69,10 +74,7 @@ class Row:
         f'Row {self.name} has {len(one)} runs and {other.name} {len(two)}: '
         'expected as many seeds of each, or one.'
       )
-    weights = self.num_bytes
-    if weights is not None:
-      weights = weights * math.log(2)
-    interval = bootstrap.bootstrap(one.mean(0) - two.mean(0), weights)
+    interval = bootstrap.bootstrap(one.mean(0) - two.mean(0), self.weights)
     return {**dataclasses.asdict(interval), 'of_seeds': self._totals(one - two)}
 
 

@@ -72,7 +72,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-  """The error on one line."""
   text = str(error)
   if isinstance(error, KeyError) and error.args:
     text = str(error.args[0])  # str() would quote it

@@ -38,6 +38,7 @@ from retrieval.store import manifests, output_files
 FILE = 'qa_evaluation.json'
 _KS = (5, 10, 50, 100, 500, 1000, 5000)  # blocks searched for answers
 _RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
+_RETRIEVAL = ('retriever', 'words_weight', 'retriever_beam', 'reader_beam')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,12 @@ def evaluate(
     config.questions.allow_other_counts,
     unanswerable=True,
   )
-  trained = load(config, workdir, options)
+  trained = loading.load(
+    workdir, config.data_dir, part='reader', step=options.step
+  )
+  logging.info('Evaluating step %d of %s.', trained.step, workdir)
+  changes = {name: getattr(options, name) for name in _RETRIEVAL}
+  trained = trained_reader.with_config(trained, config, **changes)
   answerer = block_reader.Answerer(
     trained,
     _retriever(trained, options, sets),
@@ -130,20 +136,6 @@ def write_calibration(
   reports.print_table(('risk', 'least share', 'answered'), rows)
 
 
-def load(
-  config: config_lib.Config, workdir: str, options: Evaluate
-) -> loading.TrainedReader:
-  """Load a reader, with the retriever that is evaluated."""
-  trained = loading.load(
-    workdir, config.data_dir, part='reader', step=options.step
-  )
-  logging.info('Evaluating step %d of %s.', trained.step, workdir)
-  names = 'retriever', 'words_weight', 'retriever_beam', 'reader_beam'
-  return trained_reader.with_config(
-    trained, config, **{name: getattr(options, name) for name in names}
-  )
-
-
 def measure(
   answerer: block_reader.Answerer, questions: question_sets.QuestionSet
 ) -> tuple[evaluations.Row, list[scoring.Prediction]]:
@@ -187,7 +179,6 @@ def measure(
 
 
 def _prediction(answered: qa_answers.Answered) -> scoring.Prediction:
-  """Question, prediction and its source."""
   line = {
     'question': answered.question.question,
     'prediction': answered.text,

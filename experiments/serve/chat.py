@@ -125,7 +125,6 @@ def _named(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
 
 
 def _messages(value: Any) -> list[dict[str, str]]:
-  """Read roles and texts of messages."""
   messages = []
   for i, row in enumerate(_checked('messages', value, list)):
     where = f'messages[{i}]'
