@@ -24,7 +24,6 @@ from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
   data_folder,
-  joined,
   salient as salient_lib,
   tokens as tokens_lib,
 )
@@ -124,8 +123,10 @@ class JoinedFolder(DataFolder):
   names: tuple[str, ...] = ()  # of the folders, in ids of documents
 
   @functools.cached_property
-  def blocks(self) -> joined.JoinedBlocks:
+  def blocks(self) -> blocks_lib.BlockStore:
     """Blocks of all; ValueError for those of another tokenizer."""
+    from retrieval.text import joined  # training reads one folder
+
     for part in self.parts:
       part.blocks.tokens.check_tokenizer(self.tokenizer)
     return joined.JoinedBlocks([x.blocks for x in self.parts], self.names)
