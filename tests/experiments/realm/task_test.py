@@ -1,12 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to start from, and who builds the indices."""
+"""Runs to start from."""
 
 import pytest
 
 from configs import realm_pretrain_quickstart
 from experiments.engine import configs
-from experiments.realm import config as config_lib, starts, task
+from experiments.realm import config as config_lib, starts
 from retrieval.store import checkpoints
 
 
@@ -32,9 +32,3 @@ def test_the_packaged_encoder_is_one_to_start_from():
   c.embedder.checkpoint = ''
   found = starts.start_sources(configs.build(config_lib.Config, c))
   assert {*found} == {'encoder'} == {*found['encoder']}
-
-
-def test_the_inverse_cloze_task_needs_two_rows():
-  config = _config(task='ict', batch_size=1)
-  with pytest.raises(ValueError, match='batch_size 1'):
-    task.make_ict_task(config, None)
