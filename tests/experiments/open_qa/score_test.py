@@ -28,50 +28,41 @@ def _predictions(path, *answers):
   return path
 
 
-def _run(*args):
-  command = [sys.executable, '-m', 'experiments.score', *map(str, args)]
-  return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 def test_command(tmp_path, references):
-  path = _predictions(tmp_path / 'p.jsonl', 'a0!', 'A0', 'A2')
-  done = _run(path, f'--dataset={references}', '--output')
+  path = _predictions(tmp_path / 'p.jsonl', 'a0!', 'A0', 'A2', 'A3')
+  command = [sys.executable, '-m', 'experiments.score', path, '--output']
+  command += [f'--dataset={references}', f'--less={path}', '--max_questions=2']
+  done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   rows = [line.split()[:5] for line in done.stdout.splitlines()]
   assert ['official_exact_match', '50.00', '-'] in [row[:3] for row in rows]
-  assert 'custom:test: 4 questions, 1 missing' in ' '.join(done.stdout.split())
+  assert 'custom:test: 2 questions, 0 missing' in ' '.join(done.stdout.split())
   report = json.loads((tmp_path / 'p.jsonl.scores.json').read_text())
   assert report['metrics']['f1'] == {'mean': 0.5, 'low': None, 'high': None}
-  assert (report['count'], report['missing']) == (4, 1)
+  assert report['differences']['f1']['mean'] == 0 and report['count'] == 2
   assert (report['dataset'], report['form']) == ('custom:test', 'predictions')
 
 
-@pytest.mark.slow
-def test_less_is_paired_over_the_questions(tmp_path, references):
+def test_less_is_paired_over_the_questions(tmp_path, references, capsys):
+  questions = question_sets.load(references)
   one = _predictions(tmp_path / 'one.jsonl', 'A0', 'x', 'A2', 'A3')
   two = _predictions(tmp_path / 'two.jsonl', 'A0', 'A1', 'x', 'x')
-  done = _run(
-    one, f'--dataset={references}', f'--less={two}', '--max_questions=3'
-  )
-  assert done.returncode == 0, done.stderr
-  rows = [line.split()[:2] for line in done.stdout.splitlines()]
+  score.print_table(score.score(one, questions.first(3), two))
+  rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
   assert ['official_exact_match', '66.67'] in rows
   assert ['official_exact_match', '+0.00'] in rows  # one gained, one lost
-  done = _run(one, f'--dataset={references}', f'--less={two}', '--output')
-  assert done.returncode == 0, done.stderr
-  found = json.loads((tmp_path / 'one.jsonl.scores.json').read_text())
-  less = found['differences']['official_exact_match']
-  assert less['mean'] == 0.25 and less['low'] is less['high'] is None
+  differences = score.score(one, questions, two)['differences']
+  assert differences['official_exact_match']['mean'] == 0.25
   _predictions(two, 'A0', 'A1')
-  done = _run(one, f'--dataset={references}', f'--less={two}')
-  assert done.stderr.startswith(f'error: --less={two}: 2 questions missing')
+  with pytest.raises(ValueError, match=f'^--less={two}: 2 questions missing'):
+    score.score(one, questions, two)
   other = tmp_path / 'r.json'
   context = dpr_json.Context(text='A0', has_answer=True)
   results = [dpr_json.Result(question='q0', contexts=(context,))]
   dpr_json.write_results(other, results)
-  done = _run(one, f'--dataset={references}', f'--less={other}')
-  assert done.stderr.startswith(f'error: --less={other}: a file of retrieval')
+  with pytest.raises(ValueError, match=f'^--less={other}: a file of retrieval'):
+    score.score(one, questions, other)
 
 
 def test_files_of_other_tools_are_scored(tmp_path):
