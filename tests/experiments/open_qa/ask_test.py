@@ -52,11 +52,8 @@ def run(made, monkeypatch, capsys):
       reader = types.SimpleNamespace(open_answerer=lambda **_: opened)
       reader.with_retriever = lambda **_: reader
       monkeypatch.setattr(trained_reader, 'open_reader', lambda *_: reader)
-    defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
-    defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
-    defaults |= {'reranker': '', 'risk': 0.0, 'as_of': ''}
-    given = tiny_open_qa.Flags(**defaults | values)
-    monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
+    given = types.SimpleNamespace(FLAGS=tiny_open_qa.Flags(**values))
+    monkeypatch.setattr(ask, 'flags', given)
     config = configs.replaced(config, data_dir='')
     ask.run(config, str(workdir))
     return capsys.readouterr().out

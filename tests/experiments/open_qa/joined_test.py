@@ -91,9 +91,8 @@ def test_words_find_where_embedders_differ(readers):
 
 def test_commands_take_several_folders(runs, tmp_path, monkeypatch, capsys):
   workdir = f'{runs[0]},{runs[1]}'
-  values = {'question': QUESTIONS[:1], 'input': '', 'answers': 3, 'as_of': ''}
-  values |= {'reader_beam': 0, 'retriever': 'bm25', 'packaged': False}
-  values |= {'reranker': '', 'risk': 0.0, 'output': f'{tmp_path}/a.jsonl'}
+  values = {'question': QUESTIONS[:1], 'retriever': 'bm25'}
+  values |= {'output': f'{tmp_path}/a.jsonl'}
 
   def use(command, **others):
     given = tiny_open_qa.Flags(**values | others)
@@ -117,8 +116,7 @@ def test_commands_take_several_folders(runs, tmp_path, monkeypatch, capsys):
   evaluate = retrieve.Evaluate(questions=(f'custom:test={questions}',))
   config = configs.replaced(config, **{'questions.allow_other_counts': True})
   output = tmp_path / 'retrieval'
-  values |= {'kinds': ['bm25', 'dense'], 'run': [], 'depth': 7, 'contexts': 3}
-  values |= {'beir': '', 'embedder': '', 'form': 'dpr', 'output': str(output)}
+  values |= {'kinds': ['bm25', 'dense'], 'output': str(output)}
   use(retrieve)
   retrieve.run(config, workdir, evaluate)
   assert 'bm25' in capsys.readouterr().out

@@ -38,10 +38,7 @@ def run(made, monkeypatch, capsys):
   """Runs the command; returns what it printed."""
 
   def run(number=None, measures=(), **values):
-    defaults = {'kinds': KINDS, 'run': []}
-    defaults |= {'depth': DEPTH, 'contexts': 3, 'output': '', 'packaged': False}
-    defaults |= {'beir': '', 'embedder': '', 'form': 'dpr'}
-    given = tiny_open_qa.Flags(**defaults | values)
+    given = tiny_open_qa.Flags(**{'kinds': KINDS, 'depth': DEPTH} | values)
     monkeypatch.setattr(retrieve, 'flags', types.SimpleNamespace(FLAGS=given))
     config = configs.replaced(made.config, data_dir='')
     sets = tiny_open_qa.sets(made.data)

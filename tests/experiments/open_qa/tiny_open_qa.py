@@ -26,8 +26,19 @@ from tests.experiments.realm import tiny_realm
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
 
 
+_FLAGS = {
+  **{'question': [], 'input': '', 'output': '', 'answers': 3, 'as_of': ''},
+  **{'reader_beam': 0, 'retriever': '', 'reranker': '', 'risk': 0.0},
+  **{'kinds': ['bm25'], 'run': [], 'depth': 7, 'contexts': 3, 'beir': ''},
+  **{'embedder': '', 'form': 'dpr', 'packaged': False},
+}
+
+
 class Flags(types.SimpleNamespace):
-  """Values of flags; --workdir was given."""
+  """Values of flags of ask and retrieve; --workdir was given."""
+
+  def __init__(self, **values):
+    super().__init__(**_FLAGS | values)
 
   def __getitem__(self, name):
     assert name == 'workdir'

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from experiments.realm import evaluate as evaluators, recall
-from tests.experiments.realm import tiny_trained
+from tests.experiments.realm import tiny_realm, tiny_trained
 
 
 def test_evaluates_documents_and_retrievers(
@@ -21,9 +21,9 @@ def test_evaluates_documents_and_retrievers(
     return measure(retrievers, *arguments)
 
   monkeypatch.setattr(recall, 'measure', watched)
-  config, folder = tiny_trained.get_config(data), tmp_path / 'run'
+  config, folder = tiny_realm.get_config(str(data)), tmp_path / 'run'
   shutil.copytree(workdir, folder)
-  wanted = evaluators.Evaluate(**tiny_trained.recall(data))
+  wanted = evaluators.Evaluate(questions=(f'{data}/questions.jsonl',))
   evaluators.evaluate(config, str(folder), wanted)
   found = json.loads((folder / 'evaluation.json').read_text())
   assert found['step'] == tiny_trained.STEP

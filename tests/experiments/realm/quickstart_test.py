@@ -11,12 +11,7 @@ import pytest
 from experiments.engine import loop, metric_writer
 from experiments.realm import quickstart
 from retrieval.store import checkpoints
-from tests.experiments.realm import tiny_trained
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
+from tests.experiments.realm import tiny_realm
 
 
 def test_quickstart_from_stores_to_explained_predictions(
@@ -25,7 +20,7 @@ def test_quickstart_from_stores_to_explained_predictions(
   """Every stage at a tiny size; run again, nothing is trained anew."""
   train = functools.partial(loop.train, devices=jax.devices()[:1])
   monkeypatch.setattr(loop, 'train', train)
-  config = tiny_trained.get_config(data, num_steps=4)
+  config = tiny_realm.get_config(str(data), num_steps=4)
   wanted = quickstart.Quickstart(num_batches=1)
   sentences = (('The [MASK] stood in Paris.', 'mill'),)
   monkeypatch.setattr(quickstart, '_SENTENCES', sentences)
@@ -50,7 +45,7 @@ def test_a_bert_is_not_trained_to_predict_masked_words(tmp_path, monkeypatch):
 
   monkeypatch.setattr(quickstart.prepare, 'prepare', lambda *_: None)
   monkeypatch.setattr(quickstart.task, 'train', train)
-  config = tiny_trained.get_config('data', **{'encoder.checkpoint': 'BERT'})
+  config = tiny_realm.get_config('data', **{'encoder.checkpoint': 'BERT'})
   with pytest.raises(KeyboardInterrupt):
     quickstart.quickstart(config, str(tmp_path), quickstart.Quickstart())
   assert trained == [str(tmp_path)]

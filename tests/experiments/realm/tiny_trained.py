@@ -6,8 +6,6 @@ import dataclasses
 import json
 import pathlib
 
-import grain
-
 from experiments.engine import checkpoint_writer
 from realm_jax.trained import model_configs
 from tests.experiments.realm import tiny_realm
@@ -29,29 +27,16 @@ def make_data(root: pathlib.Path) -> pathlib.Path:
   return root
 
 
-def get_config(data: pathlib.Path, **fields):
-  """The config of `tiny_realm`."""
-  return tiny_realm.get_config(str(data), **fields)
-
-
-def recall(data: pathlib.Path) -> dict:
-  """Field of `evaluate.Evaluate` for the questions."""
-  return {'questions': (str(data / 'questions.jsonl'),)}
-
-
 def save(root: pathlib.Path, data: pathlib.Path) -> pathlib.Path:
   """The checkpoint of a model whose documents and predictions differ much."""
-  config = get_config(data)
+  config = tiny_realm.get_config(str(data))
   folder = tiny_realm.data_of(config)
-  params = tiny.params(
-    model_configs.realm_config(config, folder.tokenizer.vocab_size), seed=1
-  )
-  with checkpoint_writer.Checkpoints(
+  model = model_configs.realm_config(config, folder.tokenizer.vocab_size)
+  checkpoint_writer.save_params(
     str(root),
+    tiny.params(model, seed=1),
     config=dataclasses.asdict(config),
-    pipeline={},
+    step=STEP,
     fingerprints=folder.fingerprints(),
-  ) as saved:
-    batches = iter(grain.MapDataset.range(1).to_iter_dataset())
-    saved.save(STEP, {'params': params}, batches)
+  )
   return root
