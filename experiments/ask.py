@@ -37,12 +37,7 @@ import rich.text
 
 from experiments.engine import command, progress
 from experiments.open_qa import config as config_lib, trained_reader
-from realm_jax.trained import (
-  answers,
-  beams,
-  block_reader,
-  loading,
-)
+from realm_jax.trained import answers, beams, block_reader, loading
 from retrieval.questions import question_files, scoring
 from retrieval.search import bm25, where as where_lib
 

@@ -27,12 +27,7 @@ import jax
 import numpy as np
 
 from experiments.conversion import block_data, sources
-from experiments.engine import (
-  checkpoint_writer,
-  command,
-  configs,
-  reports,
-)
+from experiments.engine import checkpoint_writer, command, configs, reports
 from experiments.open_qa import config as config_lib
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.trained import index_builder

@@ -21,12 +21,7 @@ from typing import Any
 from absl import flags
 
 from experiments.engine import command, failures, reports
-from retrieval.questions import (
-  dpr_json,
-  question_sets,
-  ranking,
-  scoring,
-)
+from retrieval.questions import dpr_json, question_sets, ranking, scoring
 from retrieval.store import output_files
 
 _RULES = {

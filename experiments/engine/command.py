@@ -29,12 +29,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from experiments.engine import configs, failures, field_help, rooms, signals
-from retrieval.store import (
-  checksums,
-  cluster_settings,
-  locks,
-  output_files,
-)
+from retrieval.store import checksums, cluster_settings, locks, output_files
 
 _OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
 _WRITTEN = ('output', 'workdir')  # flags of what a command writes

@@ -18,11 +18,7 @@ import numpy as np
 
 from experiments.engine import evaluations, progress, reports
 from experiments.open_qa import config as config_lib, rankings, trained_reader
-from realm_jax.trained import (
-  answers as qa_answers,
-  block_reader,
-  loading,
-)
+from realm_jax.trained import answers as qa_answers, block_reader, loading
 from retrieval import settings
 from retrieval.questions import (
   abstention,

@@ -21,10 +21,7 @@ import numpy as np
 
 from experiments.engine import progress
 from realm_jax.objectives import dpr
-from retrieval.questions import (
-  answer_search,
-  question_files,
-)
+from retrieval.questions import answer_search, question_files
 from retrieval.search import retriever as retriever_lib
 from retrieval.searchers import subset as subset_lib
 from retrieval.store import manifests, shards

@@ -12,23 +12,11 @@ import jax
 
 from experiments.engine import loop, progress, tasks
 from experiments.open_qa import config as config_lib
-from experiments.realm import (
-  refresh,
-  starts,
-  task as realm_task,
-)
-from realm_jax.data import (
-  block_dataset,
-  folder as realm_data,
-  question_rows,
-)
+from experiments.realm import refresh, starts, task as realm_task
+from realm_jax.data import block_dataset, folder as realm_data, question_rows
 from realm_jax.nn import config as nn_config, initialize, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.trained import (
-  index_builder,
-  model_configs,
-  reader_configs,
-)
+from realm_jax.trained import index_builder, model_configs, reader_configs
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.questions import question_sets

@@ -19,12 +19,7 @@ import numpy as np
 from experiments.engine import changed_documents, progress
 from experiments.realm import config as config_lib, prepare
 from realm_jax.data import folder as realm_data
-from realm_jax.trained import (
-  index_builder,
-  loading,
-  model_configs,
-  realm,
-)
+from realm_jax.trained import index_builder, loading, model_configs, realm
 from retrieval.index import snapshots, text_index, vectors as vectors_lib
 from retrieval.text import corpus as corpus_lib
 

@@ -11,10 +11,7 @@ import ml_collections
 from experiments.engine import configs, optimizers, run_settings
 from experiments.realm import refresh as refresh_lib
 from realm_jax.data import sources
-from realm_jax.objectives import (
-  ict as ict_lib,
-  losses,
-)
+from realm_jax.objectives import ict as ict_lib, losses
 from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.store import checkpoints, cluster_settings

@@ -23,12 +23,7 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import pipeline
-from realm_jax.trained import (
-  embedders,
-  explain,
-  loading,
-  realm,
-)
+from realm_jax.trained import embedders, explain, loading, realm
 from retrieval import settings
 
 FILE = 'evaluation.json'

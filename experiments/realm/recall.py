@@ -14,11 +14,7 @@ import numpy as np
 from experiments.engine import evaluations, progress
 from realm_jax.data import folder as realm_data
 from retrieval.index import text_index
-from retrieval.questions import (
-  answer_search,
-  bootstrap,
-  question_files,
-)
+from retrieval.questions import answer_search, bootstrap, question_files
 from retrieval.search import bm25 as bm25_lib
 from retrieval.text import blocks as blocks_lib
 

@@ -29,11 +29,7 @@ from retrieval.kernels import backend
 from retrieval.nn import embedders
 from retrieval.questions import question_files
 from retrieval.store import checkpoints, checksums, packed
-from retrieval.text import (
-  corpus as corpus_lib,
-  joined,
-  tokens as tokens_lib,
-)
+from retrieval.text import corpus as corpus_lib, joined, tokens as tokens_lib
 import retro_jax
 from retro_jax.trained import (
   language_model,

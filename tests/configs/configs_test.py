@@ -17,10 +17,7 @@ from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retrieval.index import published_index as index_lib
 from retrieval.nn import sharding
-from retrieval.text import (
-  chunks as chunks_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import initial, presets
 from retro_jax.trained import loading

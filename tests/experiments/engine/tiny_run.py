@@ -8,12 +8,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 
-from experiments.engine import (
-  checkpoint_writer,
-  loop,
-  metric_writer,
-  program,
-)
+from experiments.engine import checkpoint_writer, loop, metric_writer, program
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data

@@ -10,11 +10,7 @@ import pytest
 
 from configs import dpr_small
 from experiments.engine import configs, loop, metric_writer
-from experiments.open_qa import (
-  config as config_lib,
-  dpr_task,
-  mining,
-)
+from experiments.open_qa import config as config_lib, dpr_task, mining
 from realm_jax.data import folder as realm_data
 from retrieval.index import text_index
 from retrieval.nn import sharding

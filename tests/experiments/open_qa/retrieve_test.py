@@ -14,12 +14,7 @@ from experiments.engine import configs
 from experiments.open_qa import evaluate as evaluators, rankings
 from realm_jax.trained import loading
 from retrieval.nn import embedders
-from retrieval.questions import (
-  answers,
-  dpr_json,
-  question_sets,
-  trec_files,
-)
+from retrieval.questions import answers, dpr_json, question_sets, trec_files
 from retrieval.search import rerank
 from tests.experiments.open_qa import tiny_open_qa
 from tests.retrieval.nn import cross_folders, sentence_folders

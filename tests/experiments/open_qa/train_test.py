@@ -12,10 +12,7 @@ import pytest
 from configs import open_qa_small
 from experiments.engine import checkpoint_writer, configs, rooms
 from experiments.open_qa import evaluate as evaluators, task as qa_task
-from realm_jax.trained import (
-  block_reader,
-  loading,
-)
+from realm_jax.trained import block_reader, loading
 from retrieval.questions import question_sets
 from tests.experiments.open_qa import tiny_open_qa
 

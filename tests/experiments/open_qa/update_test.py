@@ -14,11 +14,7 @@ from experiments.engine import changed_documents, configs
 from experiments.open_qa import update as realm_update
 from experiments.realm import starts
 from realm_jax.data import folder as realm_data
-from realm_jax.trained import (
-  embedders,
-  index_builder,
-  loading,
-)
+from realm_jax.trained import embedders, index_builder, loading
 from retrieval.index import index_versions, text_index
 from retrieval.search import tfidf
 from retrieval.text import corpus

@@ -21,11 +21,7 @@ import jax
 import numpy as np
 
 from experiments.engine import checkpoint_writer, configs
-from experiments.realm import (
-  config as config_lib,
-  refresh,
-  task as realm_task,
-)
+from experiments.realm import config as config_lib, refresh, task as realm_task
 from realm_jax.data import folder as realm_data
 from retrieval.text import salient, tagger_settings
 from tests.retrieval.text import tiny_blocks
