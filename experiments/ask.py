@@ -5,16 +5,18 @@
   python -m experiments.ask 'Who discovered penicillin?'
 
 By default the packaged reader answers from the packaged articles of Wikipedia; with
---packaged --workdir=DIR --config.corpus.path=FILE it prepares DIR from your documents.
---workdir=DIR is such a folder, a run of task open_qa or a checkpoint of
-experiments.convert; --workdir=DIR,DIR answers from the documents of several by the reader
-of the first, and --config.data_dir=DATA from changed data (experiments.update).
+--packaged --workdir=DIR --config.corpus.path=FILE it prepares DIR from your
+documents. --workdir=DIR is such a folder, a run of task open_qa or a checkpoint of
+experiments.convert; --workdir=DIR,DIR answers from the documents of several by the
+reader of the first, and --config.data_dir=DATA from changed data
+(experiments.update).
 
-Several questions, each in quotes, are answered in turn; --question=TEXT, which may repeat,
-does the same. Without any, questions are typed one after the other; an empty line ends.
---input=FILE reads questions from a file: .txt with one on each line, or .jsonl with a
-field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
-score, title, document, block and runner-ups; experiments.score reads it.
+Several questions, each in quotes, are answered in turn; --question=TEXT, which may
+repeat, does the same. Without any, questions are typed one after the other; an empty
+line ends. --input=FILE reads questions from a file: .txt with one on each line, or
+.jsonl with a field "question" (and perhaps "id"). --output=FILE.jsonl writes each
+answer with its score, title, document, block and runner-ups; experiments.score reads
+it.
 
 The logit is the score of block and span; the share is among the best 20 spans, and
 answers that overlap or are equal share it. Shares of a reader with a null answer are

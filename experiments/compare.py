@@ -7,13 +7,13 @@
 
 A row is a name and a table that experiments.evaluate wrote: its file, or the folder
 of evaluation.json, and after a colon the name of the table's row, such as RETRO off
-or BM25; by default the first row of bits per byte. Tables of one name are seeds of one
-row, whose items count with the mean of their values.
+or BM25; by default the first row of bits per byte. Tables of one name are seeds of
+one row, whose items count with the mean of their values.
 
 Prints totals, and differences from the first row with intervals of a paired bootstrap
-over items, and of several seeds over items and seeds. Writes DIR/compare.json, where each
-row has its differences from all others (`minus`), and compare.npz with the values of each
-item, [seeds, items] a row and measure.
+over items, and of several seeds over items and seeds. Writes DIR/compare.json, where
+each row has its differences from all others (`minus`), and compare.npz with the
+values of each item, [seeds, items] a row and measure.
 """
 
 from collections.abc import Mapping, Sequence

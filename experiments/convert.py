@@ -4,15 +4,16 @@
 
   python -m experiments.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
 
---from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin, whose
-pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with such
-checkpoints beneath. Checkpoints that complete each other, such as embedder and encoder,
-are joined. DIR then holds a checkpoint for config.realm_from or --workdir.
+--from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin,
+whose pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with
+such checkpoints beneath. Checkpoints that complete each other, such as embedder and
+encoder, are joined. DIR then holds a checkpoint for config.realm_from or --workdir.
 
---blocks=blocks.tfr (with titles.tfr beside it; or a block_records.npy) makes DIR/data and
-the index, from the vectors of the checkpoint or of --block_emb=PREFIX: nothing is
-embedded. A fine-tuned model searches the vectors of the embedder that it started from:
---block_embedder names that embedder. --config is the config that receives the sizes.
+--blocks=blocks.tfr (with titles.tfr beside it; or a block_records.npy) makes DIR/data
+and the index, from the vectors of the checkpoint or of --block_emb=PREFIX: nothing is
+embedded. A fine-tuned model searches the vectors of the embedder that it started
+from: --block_embedder names that embedder. --config is the config that receives the
+sizes.
 """
 
 import collections

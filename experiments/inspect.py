@@ -6,14 +6,14 @@
     --document='The Title'
 
 writes DIR/inspect/<title>.html: tokens colored by the loss without retrieval minus
-that with it, and by how much of the text up to them their neighbors repeat
-(Borgeaud et al. 2022, appendix E.1); each chunk beside its neighbors, with titles,
-scores, the longest run that both share, the attention that each neighbor gets
-and what it is worth: how much likelier the next chunk is with it than without.
---document names a document of --split, which may be an evaluation set, by title or id;
---text_file reads any text instead, which is looked up in the datastore now. r(C) of a
-document counts the first --config.evaluate.leakage.num_neighbors stored neighbors; r(C)
-of a text counts the shown ones. The same figures go to a .json beside the page.
+that with it, and by how much of the text up to them their neighbors repeat (Borgeaud
+et al. 2022, appendix E.1); each chunk beside its neighbors, with titles, scores, the
+longest run that both share, the attention that each neighbor gets and what it is
+worth: how much likelier the next chunk is with it than without. --document names a
+document of --split, which may be an evaluation set, by title or id; --text_file reads
+any text instead, which is looked up in the datastore now. r(C) of a document counts
+the first --config.evaluate.leakage.num_neighbors stored neighbors; r(C) of a text
+counts the shown ones. The same figures go to a .json beside the page.
 """
 
 import json

@@ -5,16 +5,16 @@
   python -m experiments.pack --workdir=RUN --output=DIR
 
 RUN is a run of RETRO, REALM or question answering. `retro_jax.load(DIR)` and
-`realm_jax.load(DIR)` read the result, and so does every command in place of a run. Of a
-REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
-others stay; of a RETROfit --parts=added packs what was added to its decoder. --vectors
-adds the vectors of the run's blocks, so that nobody has to embed them; --calibration
-adds the calibration alone of a run taken from DIR (evaluate.calibrate). The wheel's
-models lie in realm_jax/packaged and retro_jax/packaged.
+`realm_jax.load(DIR)` read the result, and so does every command in place of a run. Of
+a REALM or a reader --parts=encoder,reader,embedder packs some parts into DIR, whose
+others stay; of a RETROfit --parts=added packs what was added to its decoder.
+--vectors adds the vectors of the run's blocks, so that nobody has to embed them;
+--calibration adds the calibration alone of a run taken from DIR (evaluate.calibrate).
+The wheel's models lie in realm_jax/packaged and retro_jax/packaged.
 
 --push=OWNER/NAME then sends the folder, and a README.md that you wrote there, to the
-Hugging Face Hub as a repository that `load('hf://OWNER/NAME')` reads; --private hides a
-new one. HF_TOKEN is the right to write.
+Hugging Face Hub as a repository that `load('hf://OWNER/NAME')` reads; --private hides
+a new one. HF_TOKEN is the right to write.
 """
 
 from collections.abc import Collection

@@ -7,19 +7,20 @@
   python -m experiments.retrieve --beir=scifact --kinds=bm25,dense --embedder=DIR
 
 --kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a
-cross-encoder's folder. --workdir and --packaged are those of experiments.ask. For each
-question set and kind the command prints recall@K (the share of questions with an answer
-in the first K blocks), MRR and nDCG@10 in percent with 95 % intervals, the difference to
-the first kind on the same questions, and questions a second. A block is relevant if it
-holds an answer by DPR's rule; nDCG's ideal ranking holds the relevant blocks that any of
-the compared kinds and runs finds. Sets of `asked` are ranked alone.
+cross-encoder's folder. --workdir and --packaged are those of experiments.ask. For
+each question set and kind the command prints recall@K (the share of questions with an
+answer in the first K blocks), MRR and nDCG@10 in percent with 95 % intervals, the
+difference to the first kind on the same questions, and questions a second. A block is
+relevant if it holds an answer by DPR's rule; nDCG's ideal ranking holds the relevant
+blocks that any of the compared kinds and runs finds. Sets of `asked` are ranked
+alone.
 
---beir asks the judged queries of a BEIR folder (:SPLIT for another split than test) over
-its documents (docs/evaluate.md). --run=FILE adds a TREC run of another system over the
-same blocks, with their names as in the files written to OUTPUT (by default
-<workdir>/retrieval): <set>_<split>.<kind>.run and <set>_<split>.qrels for trec_eval -c,
-<set>_<split>.<kind>.json in DPR's form for experiments.score and for readers (or as
---form says), and retrieval.json with the measures.
+--beir asks the judged queries of a BEIR folder (:SPLIT for another split than test)
+over its documents (docs/evaluate.md). --run=FILE adds a TREC run of another system
+over the same blocks, with their names as in the files written to OUTPUT (by default
+<workdir>/retrieval): <set>_<split>.<kind>.run and <set>_<split>.qrels for trec_eval
+-c, <set>_<split>.<kind>.json in DPR's form for experiments.score and for readers (or
+as --form says), and retrieval.json with the measures.
 """
 
 from collections.abc import Sequence

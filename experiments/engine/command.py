@@ -3,10 +3,10 @@
 """The frame of every command: flags, config, JAX set-up, one-line errors.
 
 `command.main(run, Config)` calls `run(config, workdir)` with the frozen dataclass
-`Config`, built from --config and its overrides (`configs.py`); `section=Evaluate` adds the
-command's fields and passes them on. `main('train')` finds all of these by config.task
-(`rooms.py`). Bad input ends in one line on stderr and exit code 1; --debug shows the
-traceback.
+`Config`, built from --config and its overrides (`configs.py`); `section=Evaluate`
+adds the command's fields and passes them on. `main('train')` finds all of these by
+config.task (`rooms.py`). Bad input ends in one line on stderr and exit code 1;
+--debug shows the traceback.
 
 To use several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the processes for

@@ -3,9 +3,9 @@
 """Evaluators of a reader on question sets.
 
 For each question set: exact_match (the best span is gold, by position),
-official_exact_match and F1 of its text by the set's rule, contains (an answer
-stands in its text), reader_oracle (a block that was read holds a gold span), and the
-share of questions with an answer in the first k blocks. A reader with a null answer has
+official_exact_match and F1 of its text by the set's rule, contains (an answer stands
+in its text), reader_oracle (a block that was read holds a gold span), and the share
+of questions with an answer in the first k blocks. A reader with a null answer has
 answered (its best span is likelier than the null answer) and answered_contains, too.
 """
 

@@ -13,8 +13,8 @@ config.refresh.schedule is one of
   frozen  the first index serves to the end.
 
 A version is the folder <workdir>/index/<step>-<hash>/. If a builder fails, a warning
-says so, and training keeps the last good index; but a full disk ends a run with schedule
-sync, which the same command then continues.
+says so, and training keeps the last good index; but a full disk ends a run with
+schedule sync, which the same command then continues.
 """
 
 from collections.abc import Callable

@@ -5,11 +5,12 @@
   python -m experiments.serve
   python -m experiments.serve --workdir=RUN --port=8000
 
-By default the packaged RETRO, reader and REALM, over the packaged articles. --workdir,
-which may repeat, names a run, and with NAME=RUN its name in requests; `packaged` stands
-for the package's. RUN,RUN are readers whose documents are searched as one. --mcp serves
-the tools search, ask and read_document to an assistant on stdin and stdout (the extra
-[mcp]). docs/serve.md has the addresses, http://127.0.0.1:8000/ the page.
+By default the packaged RETRO, reader and REALM, over the packaged articles.
+--workdir, which may repeat, names a run, and with NAME=RUN its name in requests;
+`packaged` stands for the package's. RUN,RUN are readers whose documents are searched
+as one. --mcp serves the tools search, ask and read_document to an assistant on stdin
+and stdout (the extra [mcp]). docs/serve.md has the addresses, http://127.0.0.1:8000/
+the page.
 
 The server listens to this machine alone. --host=0.0.0.0 lets everyone ask who reaches
 the machine: there are no accounts and no encryption. Changes of documents go into a
