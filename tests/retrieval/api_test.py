@@ -9,26 +9,14 @@ import numpy as np
 import pytest
 
 import retrieval
-from tests.retrieval.index import neighbors_test
-from tests.retrieval.store import tiny_stores
+from tests.retrieval.index import joined_index_test, neighbors_test
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   """A data folder with an exact index of letter counts."""
-  root = tmp_path_factory.mktemp('data')
-  data = tiny_stores.make(root, np.random.default_rng(0))
-  vectors = neighbors_test.vectors_lib.build_vector_store(
-    root / 'vectors-train',
-    data.chunks['train'],
-    neighbors_test.LetterEmbedder(),
-  )
-  data.tokenizer.save(root / 'tokenizer')
-  config = retrieval.IndexConfig(searcher='exact', num_queries=5, recall_at=2)
-  retrieval.build_index(
-    root / 'index', vectors.array('vectors'), vectors.fingerprint, config
-  )
-  return root
+  root, letters = tmp_path_factory.mktemp('x'), neighbors_test.LetterEmbedder()
+  return joined_index_test.make(root, 0, letters)
 
 
 @pytest.fixture(scope='module')

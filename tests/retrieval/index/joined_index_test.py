@@ -26,7 +26,7 @@ class Others(neighbors_test.LetterEmbedder):
     self.fingerprint = 'other letters'
 
 
-def _make(root, seed, embedder, metadata='', **sizes):
+def make(root, seed, embedder, metadata='', **sizes):
   """Writes a data folder with an exact index."""
   rng = np.random.default_rng(seed)
   data = tiny_stores.make(root, rng, metadata=metadata, **sizes)
@@ -46,9 +46,9 @@ def folders(tmp_path_factory):
   root, letters = tmp_path_factory.mktemp('x'), neighbors_test.LetterEmbedder()
   sizes = {'num_documents': 12, 'num_pieces': 286, 'chunk_length': 6}
   return [
-    _make(root / 'a/data', 0, letters, 'year'),
-    _make(root / 'b/data', 1, letters, **sizes),
-    _make(root / 'c', 2, Others(), num_documents=20),
+    make(root / 'a/data', 0, letters, 'year'),
+    make(root / 'b/data', 1, letters, **sizes),
+    make(root / 'c', 2, Others(), num_documents=20),
   ]
 
 
