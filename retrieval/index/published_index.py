@@ -56,7 +56,6 @@ def build_index(
 
   Args:
     vectors: [n, d] array, memory map or sharded array.
-    vectors_fingerprint: fingerprint of `vectors`.
     queries: [q, d] held-out queries; None takes database rows, each of which
       must find its neighbors other than itself.
     num_rescored: of the recall check; see `recall_check.measure`.

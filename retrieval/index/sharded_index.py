@@ -26,12 +26,7 @@ def build(
 ) -> sharded.ShardedSearcher:
   """Build the missing shards in a folder beside `path`, and open them.
 
-  Args:
-    path: of the index.
-    vectors: [n, d] array, memory map or sharded array. One that is no published
-      store is copied.
-    fields: JSON fields of the index, those of `index.json`.
-    executor: where the shards are built; None is this process.
+  Vectors [n, d] of no published store are copied. `fields` are those of `index.json`.
 
   Raises:
     ValueError: naming the shard, for vectors that are not finite or settings that

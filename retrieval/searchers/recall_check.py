@@ -104,11 +104,7 @@ def answer(
   num_rescored: int = 0,
   exact: Any = None,
 ) -> tuple[np.ndarray, float]:
-  """Return ids [q, k] other than the queries' rows, and queries per second.
-
-  Args:
-    num_rescored: hits that `exact` scores again.
-  """
+  """Return ids [q, k] other than the queries' rows, and queries per second."""
   fetch = max(k + 1, num_rescored)
   searcher.search(queries, fetch)  # compiles
   start = time.perf_counter()

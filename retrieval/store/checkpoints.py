@@ -161,8 +161,7 @@ def load_params(
   """Load the parameters of a step, after a check of its files.
 
   Args:
-    workdir: as of `find`.
-    step: as of `find`.
+    workdir, step: as of `find`.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default, host memory
       for a packed model.

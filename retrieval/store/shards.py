@@ -68,6 +68,7 @@ def build_store(
   Another process that writes the same store is waited for.
 
   Args:
+    kind: content of the store, such as 'tokens'.
     fields: JSON fields that determine every byte of the store.
     counts: rows of each shard, for the progress.
     make: (shard, progress of the shard) -> arrays. Other processes get it pickled.
@@ -163,10 +164,6 @@ class StoreWriter:
   ):
     """Start a store, or continue the one that an earlier run left.
 
-    Args:
-      kind: content of the store, e.g. 'tokens'.
-      fingerprint_fields: JSON fields that determine every byte of the store.
-
     Raises:
       ValueError: when there is another store at `path`.
     """
@@ -204,11 +201,7 @@ class StoreWriter:
     meta: Mapping[str, Any] | None = None,
     needs_rows: tuple[str, str] | None = None,
   ) -> array_store.Store:
-    """Make the store visible by one rename.
-
-    Args:
-      meta: further JSON facts for readers, equal in every run.
-      needs_rows: array that must have a row, and the error of a store without one.
+    """Make the store visible by one rename; arguments as of `build_store`.
 
     Raises:
       FileNotFoundError: when a shard is missing.
