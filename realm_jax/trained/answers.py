@@ -1,15 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers with their sources."""
+"""Answers with their sources, and the characters of their spans."""
 
 import dataclasses
 import functools
 import html
 from typing import Any
+import unicodedata
 
 import numpy as np
+import regex
 
-from realm_jax.trained import spans
 from retrieval import text_table
 from retrieval.questions import abstention, qa_metrics, question_files
 from retrieval.text import blocks as blocks_lib
@@ -17,6 +18,12 @@ from retrieval.text import blocks as blocks_lib
 NOTHING = 'no block was found'
 SILENT = 'no answer in these documents'
 UNSURE = 'no answer that is sure enough'
+# Letters of words; scripts without blanks between words have none.
+_LETTER = regex.compile(
+  r'[[\p{L}\p{N}\p{M}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}'
+  r'\p{Khmer}\p{Myanmar}]]',
+  regex.VERSION1,
+)
 RUNNER_UPS = ('runner-up', 'logit', 'share', 'source')  # columns
 
 
@@ -73,10 +80,10 @@ class Answer:
 
     A span that begins or ends inside of a word is shown with the whole word.
     """
-    text, span = spans.highlight(
+    text, span = characters(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
-    return text, spans.whole_words(text, span)
+    return text, whole_words(text, span)
 
   def repeats(self, other: 'Answer') -> bool:
     """Whether both overlap in a block, or are equal as scores compare answers."""
@@ -278,3 +285,45 @@ def block_html(title: str, text: str, span: tuple[int, int]) -> str:
   )
   marked = f'<mark>{marked}</mark>' if marked else ''
   return f'<p><i>{html.escape(title)}</i>: {before}{marked}{after}</p>'
+
+
+def whole_words(text: str, span: tuple[int, int]) -> tuple[int, int]:
+  """Return a span of characters, widened to the words it begins and ends in."""
+  begin, end = span
+
+  def inside(at: int) -> bool:
+    return 0 < at < len(text) and all(
+      _LETTER.match(character) for character in text[at - 1 : at + 1]
+    )
+
+  while inside(begin):
+    begin -= 1
+  while inside(end):
+    end += 1
+  return begin, end
+
+
+def characters(
+  blocks: blocks_lib.BlockStore,
+  block_id: int,
+  start: int,
+  width: int,
+  reader_start: int,
+) -> tuple[str, tuple[int, int]]:
+  """Return a block's text, and the first and past-last character of an answer.
+
+  Marks of the last character belong to the answer. `start` and `reader_start`
+  (of the block) are tokens of the reader's row.
+  """
+  ids = np.asarray([block_id])
+  at = blocks.token_spans[ids][0, 0] + start - reader_start
+  document, [text] = int(blocks.documents(ids)[0]), blocks.texts(ids)
+  offsets = blocks.tokens.token_bytes(document)[at : at + width]
+  offsets = offsets - blocks.byte_spans[ids][0, 0]
+  begin, end = (
+    len(text.encode()[:x].decode()) for x in (offsets[0, 0], offsets[-1, 1])
+  )
+  # Marks that the tokenizer drops are of no token.
+  while end < len(text) and unicodedata.combining(text[end]):
+    end += 1
+  return text, (begin, end)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.trained import answers, spans
+from realm_jax.trained import answers
 from retrieval.questions import question_files
 from tests.retrieval.text import tiny_blocks
 
@@ -72,7 +72,7 @@ def test_every_span_is_what_its_letters_are(made):
     ]
     for first in range(len(pieces)):
       for last in range(first, min(first + 4, len(pieces))):
-        found = spans.highlight(
+        found = answers.characters(
           made.blocks, i, start + first, last - first + 1, start
         )
         assert found == (text, _aligned(text, pieces, first, last))
@@ -104,7 +104,7 @@ def test_an_answer_shows_its_text(made):
 )
 def test_a_span_is_widened_to_whole_words(text, part, word):
   begin = text.index(part)
-  found = spans.whole_words(text, (begin, begin + len(part)))
+  found = answers.whole_words(text, (begin, begin + len(part)))
   assert text[slice(*found)] == word
 
 
@@ -126,7 +126,7 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
     answers.Answer(made.blocks, 0, 0, *span, start, 1.0, 0.25, False)
     for span in places
   ]
-  raw, _, _ = (spans.highlight(made.blocks, 0, *x, start) for x in places)
+  raw, _, _ = (answers.characters(made.blocks, 0, *x, start) for x in places)
   text, (low, high) = made_of[0].highlight
   assert high - low > raw[1][1] - raw[1][0]
   assert made_of[0].text == made_of[1].text
