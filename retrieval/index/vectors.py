@@ -43,9 +43,8 @@ class KnownVectors:
     """
     vectors.check_made_of(**made_of)
     self._vectors = vectors.array('vectors')
-    ids = np.arange(len(passages))
-    parts = [ids[low : low + _AT_ONCE] for low in ids[::_AT_ONCE]]
-    none = np.zeros(0, np.uint64)
+    ids, none = range(len(passages)), np.zeros(0, np.uint64)
+    parts = (np.asarray(ids[i : i + _AT_ONCE]) for i in ids[::_AT_ONCE])
     hashes = np.concatenate([none, *map(passages.hashes, parts)])
     self._rows = np.argsort(hashes, kind='stable')
     self._hashes = hashes[self._rows]
