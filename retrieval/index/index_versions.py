@@ -210,18 +210,12 @@ class VersionFolder:
       draft = self.root / f'{_BUILDING}{name}-{made_by}'
       draft.mkdir(exist_ok=True)
       rows = blocks.store.rows('document')
-      ends = np.cumsum(rows)
-
-      def embed_shard(i, done):
-        vectors = embed(np.arange(ends[i] - rows[i], ends[i]), done)
-        return {'vectors': vectors.astype(dtype)}
-
       vectors = shards.build_store(
         draft / 'vectors',
         VECTORS_KIND,
         made_of | {'settings': settings},
         rows,
-        embed_shard,
+        functools.partial(_embed_shard, embed, dtype, np.cumsum([0, *rows])),
         executor=executor,
         progress=progress,
       )
@@ -382,3 +376,8 @@ class VersionFolder:
     with contextlib.suppress(FileNotFoundError):  # another process was first
       os.rename(self.root / name, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _embed_shard(embed, dtype: str, bounds: np.ndarray, i: int, progress):
+  vectors = embed(np.arange(bounds[i], bounds[i + 1]), progress)
+  return {'vectors': vectors.astype(dtype)}

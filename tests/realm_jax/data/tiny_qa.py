@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small question answerers, their parameters and batches."""
 
+import functools
+
 from flax import linen as nn
 import jax
 import numpy as np
@@ -31,6 +33,7 @@ def params(c: open_qa.OpenQaConfig, seed: int = 0) -> dict:
   return tiny.draw(jax.eval_shape(init), seed)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def span_scores(model: open_qa.OpenQa, params, batch) -> jax.Array:
   """Joint scores of blocks and spans, [B, R, W, L], of a whole batch at once."""
   retriever, spans = (

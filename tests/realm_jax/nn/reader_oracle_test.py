@@ -213,8 +213,7 @@ def test_answer(answered):
   vector, scores = apply(variables)
   oracle.close(vector, arrays['out/question_projection'])
   oracle.close(scores, arrays['out/train_retrieved_scores'])
-  predict = functools.partial(tiny_qa.span_scores, MODEL)
-  best = reader_losses.best_spans(jax.jit(predict)(params, batch))
+  best = reader_losses.best_spans(tiny_qa.span_scores(MODEL, params, batch))
   assert best.block == arrays['out/eval_block_idx']
   assert best.start == arrays['out/eval_start_pos']
   last = best.start + best.width
