@@ -15,7 +15,7 @@ from realm_jax.objectives import ict as ict_lib, losses
 from realm_jax.trained import model_configs
 from retrieval import settings
 from retrieval.store import checkpoints, cluster_settings
-from retrieval.text import corpus as corpus_lib, tagger_settings
+from retrieval.text import corpus as corpus_lib, taggers
 
 VARIANTS = 'base', 'uniform', 'span', 'stale', 'frozen', 'async', 'ict', 'mlm'
 # BERT's optimizer (released code, all experiments).
@@ -55,7 +55,7 @@ class Spans:
   """Salient spans."""
 
   # Kinds also: corpus, the spans in official records.
-  tagger: tagger_settings.TaggerConfig = tagger_settings.TaggerConfig()
+  tagger: taggers.TaggerConfig = taggers.TaggerConfig()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -138,15 +138,9 @@ class Bundle:
 def _entry(data: bytes) -> _Entry:
   fields = _fields(data)
   dims = _fields(_last(fields, 2, b''))[2]
-  return _Entry(
-    dtype=_last(fields, 1),
-    shape=tuple(_last(_fields(dim), 1) for dim in dims),
-    shard=_last(fields, 3),
-    offset=_last(fields, 4),
-    size=_last(fields, 5),
-    crc32c=_last(fields, 6),
-    in_parts=bool(fields[7]),
-  )
+  shape = tuple(_last(_fields(dim), 1) for dim in dims)
+  numbers = (_last(fields, number) for number in (3, 4, 5, 6))
+  return _Entry(_last(fields, 1), shape, *numbers, bool(fields[7]))
 
 
 def _last(fields: dict[int, list], number: int, default=0):

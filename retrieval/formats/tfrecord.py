@@ -153,25 +153,17 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
   return data
 
 
-def write(
-  path: str | os.PathLike,
-  records: Iterable[bytes],
-  *,
-  packed: bool | None = None,
-) -> None:
-  """Write a file, as `output_files.writing` does.
+def write(path: str | os.PathLike, records: Iterable[bytes]) -> None:
+  """Write a file, as `output_files.writing` does; gzipped if its name ends in .gz.
 
-  Equal records give equal files, gzipped files too. A file is gzipped if
-  `packed` says so, or else if its name ends in .gz.
+  Equal records give equal files.
   """
   path = pathlib.Path(path)
-  packed = path.suffix == '.gz' if packed is None else packed
   with output_files.writing(path) as raw:
-    with (
-      gzip.GzipFile('', 'wb', 6, raw, mtime=0)
-      if packed
-      else contextlib.nullcontext(raw)
-    ) as f:
+    file = contextlib.nullcontext(raw)
+    if path.suffix == '.gz':
+      file = gzip.GzipFile('', 'wb', 6, raw, mtime=0)
+    with file as f:
       for data in records:
         checksum = _CHECKSUM.pack(masked_crc32c(data))
         f.write(b''.join((_head(len(data)), data, checksum)))

@@ -29,7 +29,7 @@ sizes_of, suits = blocks_lib.sizes_of, blocks_lib.suits
 def forward(
   sizes: blocks_lib.Sizes, arrays: common.Arrays, segments: common.Segments
 ) -> tuple[jax.Array, jax.Array]:
-  """Return the output [H, N, Q, K] and the logarithms of the sums [H, N, 1, Q]."""
+  """As `attention_tpu.forward`."""
   has_positions = arrays.relative_keys is not None
 
   def kernel(queries, keys, values, query_segments, key_segments, *rest):
@@ -74,7 +74,7 @@ def forward(
   blocks = blocks_lib.Blocks(sizes, arrays)
   heads, rows, num_queries, _ = arrays.queries.shape
   sums = jax.ShapeDtypeStruct((heads, rows, 1, num_queries), jnp.float32)
-  operands, specs = blocks.operands(arrays, segments)
+  operands, specs, _ = blocks.operands(arrays, segments)
   return blocks.call(
     kernel,
     'attention',
@@ -93,22 +93,16 @@ def backward(
   sums: jax.Array,
   g: jax.Array,
 ) -> common.Arrays:
-  """Return the cotangents of `arrays`, that of the relative keys in float32.
-
-  Args:
-    out: [H, N, Q, K], of `forward`.
-    sums: [H, N, 1, Q], of `forward`.
-    g: [H, N, Q, K]. Cotangent of `out`.
-  """
+  """As `attention_tpu.backward`."""
   inner = jnp.einsum(
     'hnqk,hnqk->hnq', g, out, preferred_element_type=jnp.float32
   )[:, :, None]
   narrow = sizes.narrow()
   blocks = blocks_lib.Blocks(narrow, arrays)
-  operands, specs = blocks.operands(arrays, segments)
-  rest = sums, inner, g
-  d_keys, d_values = _of_keys(blocks, arrays, operands, rest)
-  d_queries, *by_distance = _of_queries(blocks, arrays, operands, specs, rest)
+  operands, by_queries, by_keys = blocks.operands(arrays, segments)
+  all_of = arrays, operands, (sums, inner, g)
+  d_keys, d_values = _of_keys(blocks, by_keys, *all_of)
+  d_queries, *by_distance = _of_queries(blocks, by_queries, *all_of)
   cotangents = common.Arrays(d_queries, d_keys, d_values)
   if not by_distance:
     return cotangents
@@ -129,7 +123,7 @@ def backward(
   )
 
 
-def _of_keys(blocks, arrays, operands, rest):
+def _of_keys(blocks, specs, arrays, operands, rest):
   """Return the cotangents of keys and values: each program has a block of them."""
   sizes, copies = blocks.sizes, blocks.copies
 
@@ -171,14 +165,13 @@ def _of_keys(blocks, arrays, operands, rest):
     zeros = jnp.zeros(k.shape, jnp.float32)
     turns = copies * (blocks.query_blocks - first)
     sums_of_blocks = jax.lax.fori_loop(0, turns, step, (zeros, zeros))
-    d_keys[...], d_values[...] = (
-      x.astype(d_keys.dtype) for x in sums_of_blocks
-    )
+    for ref, total in zip((d_keys, d_values), sums_of_blocks, strict=True):
+      ref[...] = total.astype(ref.dtype)
 
   return blocks.call(
     kernel,
     'attention_keys',
-    (*blocks.specs_by_keys(arrays), *blocks.rest_by_keys),
+    (*specs, *blocks.rest_by_keys),
     (blocks.keys,) * 2,
     (common.like(arrays.keys),) * 2,
     products=4,
@@ -186,7 +179,7 @@ def _of_keys(blocks, arrays, operands, rest):
   )(*operands, *rest)
 
 
-def _of_queries(blocks, arrays, operands, specs, rest):
+def _of_queries(blocks, specs, arrays, operands, rest):
   """Return the cotangents of queries and, [H, N, Q * T], of logits by distance."""
   sizes = blocks.sizes
   has_positions = arrays.relative_keys is not None
@@ -239,12 +232,7 @@ def _of_queries(blocks, arrays, operands, specs, rest):
     written.append(blocks.by_distance)
     shapes.append(common.like(operands[5], arrays.queries.dtype))
   return blocks.call(
-    kernel,
-    'attention_queries',
-    specs,
-    written,
-    shapes,
-    products=3,
+    kernel, 'attention_queries', specs, written, shapes, products=3
   )(*operands, *rest)
 
 

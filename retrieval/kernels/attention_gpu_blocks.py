@@ -181,50 +181,37 @@ class Blocks:
     keys = spec(
       (None, None, num_keys, width), lambda x, h: (h, key_row(x), 0, 0)
     )
-    segments = (
+    self._by_queries = (
+      *(self.queries, keys, keys),
       spec((None, None, q), lambda x, h: (row(x), 0, rem(x, blocks))),
       spec((None, None, num_keys), lambda x, h: (key_row(x), 0, 0)),
+      self.by_distance,
     )
-    self._specs = self.queries, keys, keys, *segments
 
     number = self.key_blocks
     self.keys = spec(
       (None, None, k, width),
       lambda x, h: (h, div(x, number), rem(x, number), 0),
     )
-    all_queries = spec(
-      (None, copies, num_queries, width),
-      lambda x, h: (h, div(x, number), 0, 0),
-    )
-    all_sums = spec(
-      (None, copies, None, num_queries),
-      lambda x, h: (h, div(x, number), 0, 0),
+    all_queries, all_sums = (
+      spec((None, copies, *shape), lambda x, h: (h, div(x, number), 0, 0))
+      for shape in ((num_queries, width), (None, num_queries))
     )
     self.rest_by_keys = all_sums, all_sums, all_queries
-    self._specs_by_keys = (
-      all_queries,
-      self.keys,
-      self.keys,
+    self._by_keys = (
+      *(all_queries, self.keys, self.keys),
       spec((copies, None, num_queries), lambda x, h: (div(x, number), 0, 0)),
       spec((None, None, k), lambda x, h: (div(x, number), 0, rem(x, number))),
-    )
-    self._by_distance_by_keys = spec(
-      (None, copies, self._flat), lambda x, h: (h, div(x, number), 0)
+      spec((None, copies, self._flat), lambda x, h: (h, div(x, number), 0)),
     )
 
   def operands(self, arrays, segments):
-    """Return each kernel's operands and block specs."""
+    """Return operands, and their specs by blocks of queries and of keys."""
     operands = *arrays[:3], segments.queries, segments.keys
-    if arrays.relative_keys is None:
-      return operands, self._specs
-    operands = *operands, logits_by_distance(arrays)
-    return operands, (*self._specs, self.by_distance)
-
-  def specs_by_keys(self, arrays):
-    """Return the block specs of programs that have a block of the keys."""
-    if arrays.relative_keys is None:
-      return self._specs_by_keys
-    return *self._specs_by_keys, self._by_distance_by_keys
+    if arrays.relative_keys is not None:
+      operands = *operands, logits_by_distance(arrays)
+    count = len(operands)
+    return operands, self._by_queries[:count], self._by_keys[:count]
 
   def call(self, kernel, name, specs, written, shapes, products, by_keys=False):
     """Return the call of a kernel with a number of products."""

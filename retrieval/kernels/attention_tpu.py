@@ -311,9 +311,7 @@ class _Blocks:
       flops += self._pairs * by_windows * s.window * self._width
       flops += self._pairs * reversals * s.key_block * s.query_block
     return pl.CostEstimate(
-      flops=flops,
-      transcendentals=0,
-      bytes_accessed=self._bytes,
+      flops=flops, transcendentals=0, bytes_accessed=self._bytes
     )
 
 

@@ -45,7 +45,8 @@ def suits(
 
   Rows and heads have to divide over the devices of the mesh.
   """
-  by_heads, by_rows = _ways()
+  mesh = jax.sharding.get_abstract_mesh().shape
+  by_heads, by_rows = (math.prod(mesh[x] for x in axes) for axes in _axes())
   return (
     not backend.is_cpu()
     and jnp.dtype(dtype).itemsize <= 4
@@ -177,11 +178,6 @@ def _axes() -> tuple[tuple[str, ...], tuple[str, ...]]:
     () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
     for axes in each
   )
-
-
-def _ways() -> list[int]:
-  sizes = jax.sharding.get_abstract_mesh().shape
-  return [math.prod(sizes[name] for name in axes) for axes in _axes()]
 
 
 def _places(x):

@@ -96,10 +96,7 @@ class BatchEncoder:
     self.params = jax.device_put(params, replicated)
 
   def __call__(
-    self,
-    rows: Iterable[Row],
-    total: int,
-    progress: Progress | None = None,
+    self, rows: Iterable[Row], total: int, progress: Progress | None = None
   ) -> np.ndarray:
     """Return vectors [total, dimension] float32 in the order of the rows.
 

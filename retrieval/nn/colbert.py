@@ -91,11 +91,7 @@ class ColbertEncoder:
     self.vector_size = config.vector_size
     self._rows = colbert_rows.Rows(config, tokenizer)
     self._encoder = batch_encoder.BatchEncoder(
-      functools.partial(
-        _encode,
-        bert_family.module(encoder),
-        config.layers,
-      ),
+      functools.partial(_encode, bert_family.module(encoder), config.layers),
       params,
       dimension=config.vector_size,
       max_length=longest,
@@ -115,9 +111,7 @@ class ColbertEncoder:
     return vectors
 
   def passages(
-    self,
-    texts: Sequence[str],
-    progress: batch_encoder.Progress | None = None,
+    self, texts: Sequence[str], progress: batch_encoder.Progress | None = None
   ) -> max_sim.TokenVectors:
     """Return the vectors of passages, without skipped words."""
     rows = self._rows.passages(texts)

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -81,16 +81,11 @@ _OF_MASK = {
 }
 
 
+# Arguments of `colbert.ColbertEncoder`
+Model = tuple[
+  colbert_rows.ColbertConfig, bert.BertConfig, dict, colbert_rows.Tokenizer
+]
 _renamed = functools.partial(settings.renamed, colbert_rows.ColbertConfig)
-
-
-class Model(NamedTuple):
-  """Arguments of `colbert.ColbertEncoder`."""
-
-  config: colbert_rows.ColbertConfig
-  encoder: bert.BertConfig
-  params: dict[str, Any]  # bert, and those of `sentence_layers.read`
-  tokenizer: colbert_rows.Tokenizer
 
 
 def is_model(path: str | os.PathLike) -> bool:
@@ -125,12 +120,9 @@ def _reader(folder: pathlib.Path) -> Callable[[pathlib.Path], Model] | None:
 def _model(file, fields, encoder, params, layers, tokenizer) -> Model:
   """Build the config from fields that `file` states."""
   params.pop('pooler', None)
-  return Model(
-    settings.build(colbert_rows.ColbertConfig, fields, str(file)),
-    dataclasses.replace(encoder, pooler=False),
-    {'bert': params, **layers},
-    tokenizer,
-  )
+  config = settings.build(colbert_rows.ColbertConfig, fields, str(file))
+  encoder = dataclasses.replace(encoder, pooler=False)
+  return config, encoder, {'bert': params, **layers}, tokenizer
 
 
 def _colbert_ai(folder: pathlib.Path) -> Model:
@@ -191,9 +183,7 @@ class _Modules:
     file = self.root / 'sentence_bert_config.json'
     _check(file, self.lengths, _TRANSFORMER, _OF_TRANSFORMER)
     self.tokenizer = embedders.read_tokenizer(
-      self.root / 'tokenizer.json',
-      bool(self.lengths.get('do_lower_case')),
-      self.encoder.vocab_size,
+      self.root, self.lengths, self.encoder.vocab_size
     )
 
   def special(self, name: str, default: str) -> str:
@@ -291,7 +281,7 @@ def _rows(modules: _Modules) -> dict[str, Any]:
   """Return the lengths of rows, and what fills queries."""
   file, stated = modules.root / 'sentence_bert_config.json', modules.lengths
   limit = modules.encoder.max_length
-  limit = min(limit, sentence_folder.text_length(modules.root, stated) or limit)
+  limit = sentence_folder.text_length(modules.root, stated, limit)
   fields = {'query_length': limit, 'passage_length': limit}
   fields |= _renamed(file, stated, _LENGTHS)
   expansion = stated.get('query_expansion')

@@ -96,12 +96,7 @@ class CrossReranker:
     self._tokenizer.no_truncation()
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
     self.fingerprint = manifests.fingerprint(
-      [
-        sizes,
-        max_length,
-        tokenizer.to_str(),
-        weights.hash_params(params),
-      ]
+      [sizes, max_length, tokenizer.to_str(), weights.hash_params(params)]
     )
     self._tokenizer.enable_truncation(max_length)
     [empty] = self._pairs([('', '')])
@@ -154,7 +149,7 @@ def load(path: str | os.PathLike) -> CrossReranker:
   file = folder / sentence_folder.PROMPTS
   sentence_folder.read_fields(file, needed=False, **_PROMPT_FIELDS)
   lengths = sentence_folder.read_lengths(folder, transformer_task=_TASKS)
-  stated = sentence_folder.text_length(folder, lengths) or config.max_length
+  max_length = sentence_folder.text_length(folder, lengths, config.max_length)
   source = weights.find(folder)
   tensors = {_renamed(k): x for k, x in weights.read(source).items()}
   shapes = [(1, config.d_model), (1,)]
@@ -168,13 +163,8 @@ def load(path: str | os.PathLike) -> CrossReranker:
   if not config.pooler:
     raise ValueError(f'{source}: no pooler.dense; expected it below {_HEAD}.')
   kernel, bias = (np.array(x.T, np.float32) for x in head)
-  tokenizer = embedders.read_tokenizer(
-    folder / 'tokenizer.json',
-    bool(lengths.get('do_lower_case')),
-    config.vocab_size,
-  )
+  tokenizer = embedders.read_tokenizer(folder, lengths, config.vocab_size)
   params[_HEAD] = {'kernel': kernel, 'bias': bias}
-  max_length = min(stated, config.max_length)
   return CrossReranker(config, params, tokenizer, max_length)
 
 

@@ -7,7 +7,7 @@ is Sentence-BERT's pooling (Reimers and Gurevych 2019): the mean of all real tok
 [CLS] and [SEP] included, scaled to length 1.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import concurrent.futures
 import dataclasses
 import functools
@@ -183,26 +183,22 @@ class Embedder:
       if path == 'minilm'
       else hub.complete(path, sentence_folder.FILES)
     )
-    if dtype is None:
-      cpu = jax.default_backend() == 'cpu'
-      dtype = jnp.float32 if cpu else jnp.bfloat16
+    usual = 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
     # The fingerprint spells the type: one spelling for each.
-    dtype = jnp.dtype(dtype).name
+    dtype = jnp.dtype(usual if dtype is None else dtype).name
     folder = sentence_folder.read(path)
     path /= folder.encoder
     config, params, _ = bert_checkpoint.load_mlm(
       path, bert_checkpoint.MODELS, dtype=dtype
     )
-    if folder.has_modules:
-      stated = min(folder.max_length or config.max_length, config.max_length)
+    lengths = folder.lengths
+    if lengths is not None:
+      stated = sentence_folder.text_length(path, lengths, config.max_length)
       max_length = min(max_length or stated, stated)
-    tokenizer = read_tokenizer(
-      path / 'tokenizer.json', folder.lowercase, config.vocab_size
-    )
     return cls(
       config,
       params | folder.dense,
-      tokenizer,
+      read_tokenizer(path, lengths or {}, config.vocab_size),
       max_length=max_length or 256,
       folder=folder,
       **settings,
@@ -276,26 +272,25 @@ class Embedder:
 
 
 def read_tokenizer(
-  file: pathlib.Path, lowercase: bool, vocab_size: int
+  folder: pathlib.Path, lengths: Mapping[str, Any], vocab_size: int
 ) -> tokenizers.Tokenizer:
-  """Read a tokenizer, and let it lower the case of texts if it does not yet.
+  """Read a tokenizer, which lowers the case of texts where `lengths` say so.
 
   Raises:
     ValueError: if it is missing or damaged, or has more than `vocab_size` tokens.
   """
+  file = folder / 'tokenizer.json'
   if not file.is_file():
-    raise ValueError(f'{file.parent}: no tokenizer.json beside the checkpoint.')
+    raise ValueError(f'{folder}: no tokenizer.json beside the checkpoint.')
   tokenizer = rust_tokenizers.make(rust_tokenizers.read_spec(file), file)
   beyond = [x for x, i in tokenizer.get_vocab().items() if i >= vocab_size]
   if beyond:
     raise ValueError(
-      f'{file.parent}: {vocab_size} word embeddings, none for the tokens '
-      f'{beyond[:5]}.'
+      f'{folder}: {vocab_size} word embeddings, none for the tokens {beyond[:5]}.'
     )
   normalizer = tokenizer.normalizer
-  if lowercase and (
-    normalizer is None or normalizer.normalize_str('ABC') != 'abc'
-  ):
+  lowers = normalizer and normalizer.normalize_str('ABC') == 'abc'
+  if lengths.get('do_lower_case') and not lowers:
     lower = [normalizers.Lowercase(), *([normalizer] if normalizer else [])]
     tokenizer.normalizer = normalizers.Sequence(lower)
   return tokenizer

@@ -214,13 +214,7 @@ class ModernBert(nn.Module):
     *,
     train: bool = False,
   ) -> bert.BertOutput:
-    """Encode a batch.
-
-    Args:
-      ids: tokens, [CLS] first.
-      mask: False at padding.
-      type_ids, train: without effect, as there are no segments and no dropout.
-      positions: positions of the output; None is every position.
+    """Encode a batch as `bert.Bert` does, without segments and dropout.
 
     Raises:
       ValueError: for rows of more than `max_length` tokens.

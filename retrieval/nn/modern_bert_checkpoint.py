@@ -17,31 +17,27 @@ REDUNDANT = re.compile(
 )
 # Field -> supported values, where it is there
 SUPPORTED = {
+  'is_decoder': (False, None),
+  'add_cross_attention': (False, None),
   'classifier_activation': ('gelu',),
   **dict.fromkeys(
     ('norm_bias', 'attention_bias', 'mlp_bias', 'classifier_bias'), (False,)
   ),
-  'rope_scaling': (None,),
-  'sliding_window': (None,),
-  'head_dim': (None,),
-  'quantization_config': (None,),
+  **dict.fromkeys(
+    ('rope_scaling', 'sliding_window', 'head_dim', 'quantization_config'),
+    (None,),
+  ),
 }
-_FIELDS = {
-  'vocab_size': 'vocab_size',
+_SAME = 'vocab_size', 'initializer_range', 'classifier_pooling', 'layer_types'
+_SAME += 'global_attn_every_n_layers', 'local_attention'
+_SAME += 'global_rope_theta', 'local_rope_theta'
+_FIELDS = {name: name for name in _SAME} | {
   'hidden_size': 'd_model',
   'intermediate_size': 'd_ff',
   'num_attention_heads': 'num_heads',
   'num_hidden_layers': 'num_layers',
   'max_position_embeddings': 'max_length',
   'norm_eps': 'layer_norm_eps',
-  'initializer_range': 'initializer_range',
-  **{
-    name: name
-    for name in (
-      *('layer_types', 'global_attn_every_n_layers', 'local_attention'),
-      *('global_rope_theta', 'local_rope_theta', 'classifier_pooling'),
-    )
-  },
 }
 _THETAS = {
   modern_bert.GLOBAL: 'global_rope_theta',

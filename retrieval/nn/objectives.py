@@ -79,11 +79,6 @@ def _tokens(masks: Masks) -> jax.Array:
   return masks.targets & masks.candidates.any(axis=-1, keepdims=True)
 
 
-def _rows(masks: Masks) -> jax.Array:
-  """[B] rows that count."""
-  return _tokens(masks).any(axis=-1)
-
-
 def marginal_token(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
 ) -> means.Mean:
@@ -101,7 +96,8 @@ def marginal_seq(
   _check(scores)
   prior = log_softmax(scores, masks.candidates)
   joint = prior + mask_gold(gold_log_probs, masks).sum(axis=-1)
-  return means.of(-jax.nn.logsumexp(joint, axis=1), _rows(masks))
+  rows = _tokens(masks).any(axis=-1)
+  return means.of(-jax.nn.logsumexp(joint, axis=1), rows)
 
 
 def contrastive(scores: Scores, masks: Masks) -> means.Mean:

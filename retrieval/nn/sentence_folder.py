@@ -37,7 +37,6 @@ _METRICS = {
   'euclidean': 'squared_l2',
 }
 _QUERY, _PASSAGE = ('query',), ('document', 'passage', 'corpus')
-_UNLIMITED = 2**31  # as a length; tokenizers without a limit state 10^30
 PROMPTS = 'config_sentence_transformers.json'
 FILES = MODULES, PROMPTS, 'sentence_bert_config.json'  # that a folder may have
 # Field -> supported values, where it is there
@@ -127,9 +126,7 @@ class Folder:
   encoder: str = ''  # folder of the encoder, relative
   sentence: Sentence = Sentence()
   dense: sentence_layers.Params = dataclasses.field(default_factory=dict)
-  max_length: int | None = None  # tokens of a text, specials included
-  lowercase: bool = False  # before tokenization
-  has_modules: bool = False  # whether there is a modules.json
+  lengths: Mapping[str, Any] | None = None  # as read; None without modules.json
 
 
 def read(path: pathlib.Path) -> Folder:
@@ -164,12 +161,7 @@ def read(path: pathlib.Path) -> Folder:
   )
   lengths = read_lengths(path / places[0], **_LENGTH_FIELDS)
   return Folder(
-    encoder=places[0],
-    sentence=sentence,
-    dense=dense,
-    max_length=text_length(path / places[0], lengths),
-    lowercase=bool(lengths.get('do_lower_case')),
-    has_modules=True,
+    encoder=places[0], sentence=sentence, dense=dense, lengths=lengths
   )
 
 
@@ -194,19 +186,17 @@ def read_lengths(encoder: pathlib.Path, **supported: Any) -> dict[str, Any]:
 
 
 def text_length(
-  encoder: pathlib.Path, lengths: Mapping[str, Any]
-) -> int | None:
-  """Return the tokens of a text, specials included; None without a limit."""
+  encoder: pathlib.Path, lengths: Mapping[str, Any], most: int
+) -> int:
+  """Return the stated tokens of a text, specials included, but at most `most`."""
   tokenizer = read_fields(encoder / 'tokenizer_config.json', needed=False)
   length = lengths.get('max_seq_length') or tokenizer.get('model_max_length')
-  whole = isinstance(length, int | float) and 1 <= length < _UNLIMITED
-  return int(length) if whole else None
+  whole = isinstance(length, int | float) and length >= 1
+  return int(min(length, most)) if whole else most
 
 
 def read_modules(
-  file: pathlib.Path,
-  first: Sequence[Collection[str]],
-  others: Collection[str],
+  file: pathlib.Path, first: Sequence[Collection[str]], others: Collection[str]
 ) -> tuple[list[str], list[str]]:
   """Return the last name of each module's type, and its folder.
 

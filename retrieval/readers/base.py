@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 _BRIEF = 300  # characters of a value in a message
-Scalar = (
-  str | int | float | bool | None
-)  # a date is a text such as '2019-06-30'
+# A date is a text such as '2019-06-30'.
+Scalar = str | int | float | bool | None
 
 
 @dataclasses.dataclass(frozen=True)

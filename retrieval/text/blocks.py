@@ -10,7 +10,6 @@ bytes in the document's text. Ids run through the documents in order.
 
 from collections.abc import Callable, Iterable, Sequence
 import os
-from typing import TYPE_CHECKING
 
 from absl import logging
 from jaxtyping import Int
@@ -21,11 +20,9 @@ from retrieval.store import executors, sharded_array, shards
 from retrieval.text import (
   corpus as corpus_lib,
   passages,
+  taggers,
   tokens as tokens_lib,
 )
-
-if TYPE_CHECKING:
-  from retrieval.text import taggers
 
 KIND = 'blocks'
 # Titles of Wikipedia's pages that hold lists and pointers, not prose.
@@ -55,7 +52,7 @@ def build_block_store(
   drop_titles: Sequence[str] = (),
   whole_documents: bool = False,
   language: str = 'en',
-  annotations: 'taggers.AnnotatedTagger | None' = None,
+  annotations: taggers.AnnotatedTagger | None = None,
   num_processes: int = 1,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,

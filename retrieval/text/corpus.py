@@ -215,8 +215,7 @@ class Corpus:
     if config.kind == 'wikiextractor':
       fields['unescape'] = config.unescape
     ignored = dict.fromkeys(('csv', 'jsonl', 'parquet', 'tsv'), ('split',))
-    ignored |= {'arrow': ()}
-    ignored |= {'tfds': (), 'vital': (*_OF_RECORDS, 'path')}
+    ignored |= {'arrow': (), 'tfds': (), 'vital': (*_OF_RECORDS, 'path')}
     for name in ignored.get(config.kind, _OF_RECORDS):
       fields[name] = getattr(CorpusConfig, name)
     if config.kind == 'tfds':

@@ -138,10 +138,7 @@ def build_duplicate_store(
   if added:
     fields['added'] = sorted(added)
   read = functools.partial(
-    _documents,
-    tokenizer,
-    valid_fraction,
-    tokens_lib.hash_ids(added),
+    _documents, tokenizer, valid_fraction, tokens_lib.hash_ids(added)
   )
   index = executors.Lazy(_index, read, tokens, evaluation)
 

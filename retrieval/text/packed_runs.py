@@ -106,9 +106,7 @@ def cache(library: str) -> pathlib.Path:
 
 
 def check_corpus(
-  workdir: str | os.PathLike,
-  saved: Mapping[str, Any],
-  asked: Mapping[str, Any],
+  workdir: str | os.PathLike, saved: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> None:
   """Refuse another corpus than a run's (ValueError); warn of a changed file.
 

@@ -13,11 +13,7 @@ import numpy as np
 import sentencex
 
 from retrieval import tokenization
-from retrieval.text import (
-  corpus as corpus_lib,
-  taggers,
-  tokens as tokens_lib,
-)
+from retrieval.text import corpus as corpus_lib, taggers, tokens as tokens_lib
 
 SENTENCES_VERSION = 1  # of `split_sentences`; part of the fingerprint of blocks
 SPECIALS = 3  # [CLS] title [SEP] block [SEP]

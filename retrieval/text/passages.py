@@ -35,10 +35,7 @@ class Passages(abc.ABC):
   parts: Sequence['Passages'] = ()
 
   def __init__(
-    self,
-    path: Place,
-    kind: str,
-    tokens: tokens_lib.TokenStore | None,
+    self, path: Place, kind: str, tokens: tokens_lib.TokenStore | None
   ):
     """Open the store; a ValueError where it is damaged or of other tokens."""
     self.store = array_store.Store.open(path, kind)
@@ -67,13 +64,8 @@ class Passages(abc.ABC):
   def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
     """Return the title of each passage's document [n]; '' for -1."""
     ids = np.asarray([*ids], np.int64)
-    if not len(ids):
-      return []
-    documents = self.documents(np.maximum(ids, 0)).tolist()
-    return [
-      self.tokens.title(d) if i >= 0 else ''
-      for i, d in zip(ids.tolist(), documents, strict=True)
-    ]
+    documents = iter(self.documents(ids[ids >= 0]).tolist())
+    return [self.tokens.title(next(documents)) if i >= 0 else '' for i in ids]
 
   def metadata(
     self, ids: Iterable[int | np.integer]

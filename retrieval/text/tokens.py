@@ -17,12 +17,7 @@ import os
 import numpy as np
 
 from retrieval import arguments, tokenization
-from retrieval.store import (
-  array_store,
-  executors,
-  sharded_array,
-  shards,
-)
+from retrieval.store import array_store, executors, sharded_array, shards
 from retrieval.text import columns, corpus as corpus_lib
 
 HELD_OUT = ('valid', 'test')
@@ -198,8 +193,6 @@ def build_token_store(
     pass  # `calls` tells the progress
   if progress:
     progress(done, done)
-  if not done:
-    raise ValueError(f'The corpus holds no document: {corpus.config}.')
   meta = {
     'num_documents': done,
     'vocab_size': tokenizer.vocab_size,

@@ -129,9 +129,7 @@ class SentencePieceTokenizer(base.Tokenizer):
 
 
 def train_sentencepiece(
-  texts: Iterable[str],
-  model_path: str | os.PathLike,
-  vocab_size: int,
+  texts: Iterable[str], model_path: str | os.PathLike, vocab_size: int
 ) -> SentencePieceTokenizer:
   """Train a lossless unigram model on texts and write it to `model_path`.
 

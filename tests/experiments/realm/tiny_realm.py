@@ -23,7 +23,7 @@ import numpy as np
 from experiments.engine import checkpoint_writer, configs
 from experiments.realm import config as config_lib, refresh, task as realm_task
 from realm_jax.data import folder as realm_data
-from retrieval.text import salient, tagger_settings
+from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 
@@ -32,7 +32,7 @@ def make_data(root: pathlib.Path, metadata: str = '') -> pathlib.Path:
   rng = np.random.default_rng(0)
   made = tiny_blocks.make(root, rng, num_documents=40, metadata=metadata)
   salient.build_salient_store(
-    root / 'spans', made.blocks, tagger_settings.TaggerConfig(kind='dates')
+    root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
   )
   return root
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import examples, pipeline, sources
-from retrieval.text import salient, tagger_settings
+from retrieval.text import salient, taggers
 from tests import streams
 from tests.retrieval.text import tiny_blocks
 
@@ -52,7 +52,7 @@ def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=40)
   made.spans = salient.build_salient_store(
-    root / 'spans', made.blocks, tagger_settings.TaggerConfig(kind='dates')
+    root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
   )
   made.layout = examples.Layout(
     query_length=24,
@@ -157,7 +157,7 @@ def test_copies_of_the_origin_are_excluded_too(tmp_path):
   ]
   made = tiny_blocks.make(tmp_path, None, given=rows)
   made.spans = salient.build_salient_store(
-    tmp_path / 'spans', made.blocks, tagger_settings.TaggerConfig(kind='dates')
+    tmp_path / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
   )
   made.layout = examples.Layout(
     query_length=24, block_length=32, num_candidates=3

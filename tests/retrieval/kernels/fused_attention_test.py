@@ -116,7 +116,7 @@ def test_equals_softmax_and_product(case, kind):
   _close(ours, expected)
 
 
-@pytest.mark.parametrize('case', ['causal', 'neighbors to chunk'])
+@pytest.mark.parametrize('case', ['causal, few queries', 'neighbors to chunk'])
 def test_eight_devices_equal_one(case, kind):
   arrays, segments = _arrays(case)
 
@@ -145,10 +145,7 @@ def test_inside_a_mapped_program(kind):
 
   rows = [P(None, 'data')] * 4 + [P('data')] * 2
   mesh = jax.make_mesh(
-    (4,),
-    ('data',),
-    axis_types=(AxisType.Auto,),
-    devices=jax.devices()[:4],
+    (4,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:4]
   )
   mapped = jax.shard_map(
     attend,

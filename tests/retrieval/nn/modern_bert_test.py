@@ -76,8 +76,7 @@ def test_a_row_in_small_blocks_equals_transformers(
 
 def test_tokens_equal_transformers(folder, kind):
   """A special token in a text is text, as with split_special_tokens=True."""
-  file = folder / 'tokenizer.json'
-  tokenizer = embedders.read_tokenizer(file, False, 1000)
+  tokenizer = embedders.read_tokenizer(folder, {}, 1000)
   encodings = tokenizer.encode_batch(modern_berts.TEXTS)
   assert [x.ids for x in encodings] == EXPECTED[kind]['ids']
 

@@ -16,13 +16,7 @@ import tempfile
 import numpy as np
 import safetensors.numpy
 import tokenizers
-from tokenizers import (
-  decoders,
-  models,
-  normalizers,
-  pre_tokenizers,
-  processors,
-)
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 D, F, H, LAYERS = 16, 12, 2, 5
 LENGTHS = 1024, 300, 70, 3  # of rows

@@ -18,11 +18,7 @@ import pytest
 DATA = pathlib.Path(__file__).parents[2] / 'data'
 ORACLES = [
   ('colbert_folders', 'pylate', 'colbert_pylate'),
-  (
-    'colbert_folders',
-    'sentence_transformers',
-    'colbert_sentence_transformers',
-  ),
+  ('colbert_folders', 'sentence_transformers', 'colbert_sentence_transformers'),
   ('cross_folders', 'sentence_transformers', 'cross_scores'),
   ('modern_berts', 'sentence_transformers', 'modern_bert'),
   ('sentence_folders', 'sentence_transformers', 'sentence_vectors'),
@@ -40,7 +36,5 @@ def test_the_library_computes_the_expected_values(module, library, data):
   computed = json.loads(made.stdout)
   expected = json.loads((DATA / f'{data}.json').read_text())
   jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5),
-    computed,
-    expected,
+    lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), computed, expected
   )

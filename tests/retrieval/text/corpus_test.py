@@ -41,14 +41,9 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
   (tmp_path / '.b.jsonl').write_text('no json')
   assert json_corpus.read('jsonl', tmp_path) == list(DOCUMENTS)
   assert json_corpus.read('jsonl', tmp_path / '*.json*') == list(DOCUMENTS[:2])
-  assert json_corpus.read('jsonl', tmp_path / '**/*.jsonl') == [
-    DOCUMENTS[0],
-    DOCUMENTS[2],
-  ]
-  assert json_corpus.read('jsonl', tmp_path / '**/**/*.jsonl') == [
-    DOCUMENTS[0],
-    DOCUMENTS[2],
-  ]
+  for pattern in ('**/*.jsonl', '**/**/*.jsonl'):
+    found = json_corpus.read('jsonl', tmp_path / pattern)
+    assert found == [DOCUMENTS[0], DOCUMENTS[2]]
 
 
 def test_field_names_number_ids_and_no_id(tmp_path):
@@ -259,9 +254,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     return high
 
   peak(10)
-  most = peak(1_000) + 100_000
+  most = peak(500) + 100_000
   # What threads of earlier tests take counts, too.
-  assert any(peak(4_000) < most for _ in range(3))
+  assert any(peak(2_000) < most for _ in range(3))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.formats import tfrecord
-from retrieval.text import (
-  corpus,
-)
+from retrieval.text import corpus
 from tests.retrieval.formats import examples
 from tests.retrieval.text import json_corpus
 
@@ -104,7 +102,8 @@ KINDS = {'orqa_corpus': 'body', 'realm_pretraining': 'text'}
 def test_shards_of_examples(tmp_path, kind, name):
   for i in range(2):
     shard = tmp_path / f'wiki-0000{i}-of-00002'
-    tfrecord.write(shard, [_example(name)] * (2 - i), packed=True)
+    tfrecord.write(tmp_path / 'a.gz', [_example(name)] * (2 - i))
+    (tmp_path / 'a.gz').rename(shard)
   (tmp_path / 'notes.txt').write_text('not read')
   expected = [
     Document(f'wiki-0000{i}-of-00002:{j}', 'Zo', TEXT)
@@ -153,7 +152,7 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
   none = dict.fromkeys(('span_byte_start', 'span_byte_limit'))
   empty = {name: [] for name in NUMBERS}
   records = [_example(), _example(**none), _example(**empty)]
-  tfrecord.write(tmp_path / 'a-00000-of-00001', records, packed=True)
+  tfrecord.write(tmp_path / 'a-00000-of-00001', records)
   found = json_corpus.opened('realm_pretraining', tmp_path)
   annotations = list(found.annotations())
   assert [a.document_id for a in annotations] == [d.id for d in found]

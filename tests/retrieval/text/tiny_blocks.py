@@ -9,10 +9,7 @@ import types
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.text import (
-  blocks as blocks_lib,
-  tokens as tokens_lib,
-)
+from retrieval.text import blocks as blocks_lib, tokens as tokens_lib
 from tests.retrieval.text import json_corpus
 
 WORDS = tuple('The mill river Paris Rome crown 1066 1999 stood was in'.split())

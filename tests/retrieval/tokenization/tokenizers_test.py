@@ -178,10 +178,7 @@ WORDPIECE_CASES = {
     'the ants , un ##want ##ed !',
     ['The', 'ants', ',', 'un', 'want', 'ed', '!'],
   ),
-  'Caf\u00e9 running\n': (
-    'cafe run ##ning',
-    ['Caf\u00e9', 'run', 'ning'],
-  ),
+  'Caf\u00e9 running\n': ('cafe run ##ning', ['Caf\u00e9', 'run', 'ning']),
   '\u65e5\u672c\U0001f41d the': (
     '\u65e5 \u672c [UNK] the',
     ['\u65e5', '\u672c', '\U0001f41d', 'the'],
