@@ -44,13 +44,6 @@ class Sizes(NamedTuple):
     """Relative keys that a block of queries and keys meets."""
     return common.up(self.query_block + self.key_block, _LANES)
 
-  def window_start(self, i, j):
-    """First of them, for block i of the queries and block j of the keys."""
-    if not self.causal:
-      return 0
-    start = self.num_queries - (i + 1) * self.query_block + j * self.key_block
-    return pl.multiple_of(start, _LANES)
-
   def blocks_seen(self, i, num_keys):
     """Blocks of the keys that block i of the queries goes over."""
     if not self.causal:
@@ -111,8 +104,11 @@ class _Block:
 
   def window(self, j):
     """Where the relative keys of block j are."""
-    start = self.sizes.window_start(self.i, j)
-    return pl.ds(start, self.sizes.window)
+    s = self.sizes
+    if not s.causal:
+      return pl.ds(0, s.window)
+    start = s.num_queries - (self.i + 1) * s.query_block + j * s.key_block
+    return pl.ds(pl.multiple_of(start, _LANES), s.window)
 
   def logits(self, j):
     """Return float32 logits [Q, S] and the mask of visible keys."""

@@ -104,8 +104,6 @@ def weights(
 
   The softmax is in float32 or wider, the weights have the queries' dtype.
   """
-  if backend.is_cpu():
-    return products_cpu.weights(queries, keys, bias, mask)
   shares = products_cpu.softmax(wide_scores(queries, keys), bias, mask)
   return shares.astype(queries.dtype)
 

@@ -186,20 +186,13 @@ class _Modules:
       self.root, self.lengths, self.encoder.vocab_size
     )
 
-  def special(self, name: str, default: str) -> str:
-    """Return a special token of the tokenizer, such as mask_token."""
+  def special(self, name: str) -> str:
+    """Return a special token of the tokenizer, such as mask; [MASK] by default."""
     file = self.root / 'tokenizer_config.json'
-    token = sentence_folder.read_fields(file, needed=False).get(name)
+    stated = sentence_folder.read_fields(file, needed=False)
+    token = stated.get(f'{name}_token')
     token = token.get('content') if isinstance(token, dict) else token
-    return token if isinstance(token, str) else default
-
-  def of(self, *kinds: str) -> list[pathlib.Path]:
-    """Return the config.json of each module of these kinds."""
-    return [
-      self.folder / place / 'config.json'
-      for kind, place in self.others
-      if kind in kinds
-    ]
+    return token if isinstance(token, str) else f'[{name.upper()}]'
 
   def read(
     self, source: pathlib.Path, fields: dict[str, Any], mask: str
@@ -235,9 +228,8 @@ def _pylate(folder: pathlib.Path) -> Model:
   words = fields['skip_words']
   if any(modules.tokenizer.token_to_id(x) is None for x in words):
     # PyLate has the unknown token for a word that is unknown.
-    fields['skip_words'] = (*words, modules.special('unk_token', '[UNK]'))
-  mask = modules.special('mask_token', '[MASK]')
-  return modules.read(file, fields, mask)
+    fields['skip_words'] = (*words, modules.special('unk'))
+  return modules.read(file, fields, modules.special('mask'))
 
 
 def _sentence_transformers(folder: pathlib.Path) -> Model:
@@ -256,15 +248,16 @@ def _sentence_transformers(folder: pathlib.Path) -> Model:
     fields[f'{side}_marker'] = marker
     fields[f'{side}_prompt'] = prompt[len(marker) :]
   fields['skip_words'] = ()
-  for mask in modules.of(_MASK):
-    of_mask = _check(
-      mask, manifests.read_object(mask), ('skiplist_words',), _OF_MASK
-    )
-    fields |= _renamed(mask, of_mask, {'skiplist_words': 'skip_words'})
-  for layer in modules.of('Dense', _NORMALIZE):
-    of_layer = sentence_folder.read_fields(layer, needed=False)
-    of_layer = {'module_input_name': 'sentence_embedding'} | of_layer
-    bert_checkpoint.check_fields(layer, of_layer, _OF_TOKENS)
+  words = {'skiplist_words': 'skip_words'}
+  for kind, place in modules.others:
+    layer = folder / place / 'config.json'
+    of_layer = sentence_folder.read_fields(layer, needed=kind == _MASK)
+    if kind == _MASK:
+      _check(layer, of_layer, words, _OF_MASK)
+      fields |= _renamed(layer, of_layer, words)
+    else:
+      of_layer = {'module_input_name': 'sentence_embedding'} | of_layer
+      bert_checkpoint.check_fields(layer, of_layer, _OF_TOKENS)
   layers = [x for x in modules.kinds if x != _MASK]
   masked = _MASK in modules.kinds or not fields['filled_length']
   if layers[-1] != _NORMALIZE or not masked:
@@ -273,7 +266,7 @@ def _sentence_transformers(folder: pathlib.Path) -> Model:
       'Dense, and a MultiVectorMask where query_expansion is stated.'
     )
   expansion = modules.lengths.get('query_expansion') or {}
-  mask = expansion.get('token') or modules.special('mask_token', '[MASK]')
+  mask = expansion.get('token') or modules.special('mask')
   return modules.read(file, fields, mask)
 
 

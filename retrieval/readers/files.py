@@ -291,8 +291,9 @@ def read_wikiextractor(
   for where, page in pages:
     if isinstance(page, base.Document):
       title, text = clean(page.title), clean(page.text)
-      if not is_json:
-        text = _without_frame(text, title)
+      if not is_json:  # heading and end around an element's text
+        text = text.removeprefix(f'{title}\n\n')
+        text = text.removesuffix('\n\n' if text.endswith('\n\n') else '\n')
       page = base.Document(page.id, title, text)
     yield where, page
 
@@ -340,9 +341,3 @@ def _page(
       'malformed <doc>', where, 'expected <doc id="..." url="..." title="...">.'
     )
   return base.Document(opening[1], opening[2] or '', '\n'.join([*body, '']))
-
-
-def _without_frame(text: str, title: str) -> str:
-  """Drop the heading and the end around an element's text."""
-  text = text.removeprefix(f'{title}\n\n')
-  return text.removesuffix('\n\n' if text.endswith('\n\n') else '\n')
