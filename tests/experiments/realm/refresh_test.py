@@ -15,10 +15,11 @@ from realm_jax.trained import index_builder
 from retrieval.index import index_versions, snapshots
 from retrieval.nn import bert
 from tests.retrieval.index import index_versions_test
-from tests.retrieval.text import tiny_blocks
 
 _BERT = bert.BertConfig(vocab_size=9, d_model=4, d_ff=4, num_heads=1)
 MODEL = config_lib.RealmConfig(embedder=_BERT, encoder=_BERT)
+
+blocks = index_versions_test.blocks
 
 
 @dataclasses.dataclass
@@ -47,12 +48,6 @@ class FakeBuilder:
       index_versions_test.embed,
       index_versions_test.CONFIG,
     )
-
-
-@pytest.fixture(scope='module')
-def blocks(tmp_path_factory):
-  root = tmp_path_factory.mktemp('blocks')
-  return tiny_blocks.make(root, np.random.default_rng(0)).blocks
 
 
 @pytest.fixture

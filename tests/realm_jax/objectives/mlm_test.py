@@ -12,18 +12,13 @@ from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import mlm
 from retrieval.nn import means
 from tests.realm_jax.nn import tiny
-from tests.retrieval.text import tiny_blocks
+from tests.retrieval.index import index_versions_test
 
 MASK = 4
+blocks = index_versions_test.blocks
 LAYOUT = examples.Layout(
   query_length=12, block_length=34, cls_id=2, sep_id=3, mask_id=MASK
 )
-
-
-@pytest.fixture(scope='module')
-def blocks(tmp_path_factory):
-  root = tmp_path_factory.mktemp('blocks')
-  return tiny_blocks.make(root, np.random.default_rng(0)).blocks
 
 
 def _read(blocks, seed=0):

@@ -96,7 +96,6 @@ def test_one_device_equals_eight(data, embedder):
   np.testing.assert_array_equal(copy(ids), eight(ids))
 
 
-@pytest.mark.slow
 def test_other_processes_embed_the_blocks_of_a_version(data, tmp_path):
   embedder = _embedder(data, None)  # on all devices, as they do
   arguments = (1, data.params[0], data.blocks, embedder)

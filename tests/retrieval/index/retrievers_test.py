@@ -26,10 +26,11 @@ from retrieval.search import (
 )
 from retrieval.searchers import base
 from retrieval.text import tokens as tokens_lib
+from tests.retrieval.index import neighbors_test
 from tests.retrieval.search import sparse_index_test, tiny_encoder
-from tests.retrieval.store import tiny_stores
 
 _K = 5
+data = neighbors_test.data
 
 
 class _Letters:
@@ -44,12 +45,6 @@ class _Letters:
     del progress
     rows = [np.frombuffer(text.encode(), np.uint8) % 16 for text in texts]
     return np.array([np.bincount(x, minlength=16) for x in rows], np.float32)
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  root = tmp_path_factory.mktemp('data')
-  return tiny_stores.make(root, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
