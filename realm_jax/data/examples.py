@@ -25,6 +25,9 @@ NULL = -1  # block id of the null document
 NONE = -2  # block id of a candidate that does not exist
 
 Batch = dict[str, np.ndarray]
+Tokens = tuple[np.ndarray, np.ndarray]  # [n, _] of texts, and [n] their counts
+# ids, mask and types [n, length]
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 # texts and their longest row -> [CLS] text [SEP] of each, as
 # `WordPieceTokenizer.encode_ids_batch`
 Encode = Callable[[Sequence[str], int], list[list[int]]]
@@ -67,9 +70,7 @@ class Layout(Lengths):
     return self.query_length - 2
 
 
-def join(
-  layout: Any, length: int, *texts: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def join(layout: Any, length: int, *texts: Tokens) -> Rows:
   """Put texts, [n, _] tokens and [n] their counts, between specials.
 
   A row is [CLS], then each text with a [SEP] behind it.
@@ -101,9 +102,7 @@ def join(
   return ids, at < total, types.astype(np.int32)
 
 
-def pad(
-  rows: Sequence[Sequence[int] | np.ndarray], room: int
-) -> tuple[np.ndarray, np.ndarray]:
+def pad(rows: Sequence[Sequence[int] | np.ndarray], room: int) -> Tokens:
   """First `room` tokens of each text: [n, room] int32, and [n] their counts."""
   counts = np.asarray([min(len(row), room) for row in rows], np.int64)
   tokens = np.zeros((len(counts), room), np.int32)
@@ -112,29 +111,19 @@ def pad(
   return tokens, counts
 
 
-def encode_rows(
-  encode: Encode, texts: Sequence[str], room: int
-) -> tuple[np.ndarray, np.ndarray]:
+def encode_rows(encode: Encode, texts: Sequence[str], room: int) -> Tokens:
   """`pad` the first `room` tokens of texts, without specials."""
   return pad([row[1:-1] for row in encode(texts, room + 2)], room)
 
 
-def name_rows(
-  prefix: str,
-  rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-  shape: tuple[int, ...],
-) -> Batch:
+def name_rows(prefix: str, rows: Rows, shape: tuple[int, ...]) -> Batch:
   """Name ids, mask and types [n, length] of rows; n takes another shape."""
   names = (f'{prefix}_{name}' for name in ('ids', 'mask', 'types'))
   rows = (row.reshape(*shape, -1) for row in rows)
   return dict(zip(names, rows, strict=True))
 
 
-def join_titled(
-  layout: Layout,
-  titles: tuple[np.ndarray, np.ndarray],
-  bodies: tuple[np.ndarray, np.ndarray],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def join_titled(layout: Layout, titles: Tokens, bodies: Tokens) -> Rows:
   """`join` titles of at most T - 3 tokens and bodies, cut to the room left."""
   room = layout.block_length - 3 - titles[1]
   cut_bodies = bodies[0], np.minimum(bodies[1], room)
@@ -153,9 +142,7 @@ def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
   return {'query_ids': ids, 'query_mask': mask}
 
 
-def titled_blocks(
-  layout: Layout, blocks: Any, ids: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def titled_blocks(layout: Layout, blocks: Any, ids: np.ndarray) -> Rows:
   """Make the block embedder's rows: ids, mask and types, each [n, T].
 
   A title that fits is kept whole; the body is cut to the remaining room.

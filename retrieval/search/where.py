@@ -30,6 +30,7 @@ from retrieval.searchers import subset as subset_lib
 from retrieval.text import passages as passages_lib
 
 Where = Mapping[str, Any]
+Fits = Callable[[base.Scalar], bool]  # whether a document's value fits
 DATES = ('date', 'year')  # fields of `until`
 _DATE = re.compile(
   r'\d{4}(-\d\d(-\d\d'
@@ -207,9 +208,7 @@ def _kind(value: base.Scalar) -> str:
   return next((x for of, x in kinds if isinstance(value, of)), 'numbers')
 
 
-def _range(
-  name: str, low: base.Scalar, high: base.Scalar
-) -> Callable[[base.Scalar], bool]:
+def _range(name: str, low: base.Scalar, high: base.Scalar) -> Fits:
   """Return whether a document's value lies in a range."""
   ends = [x for x in (low, high) if x is not None]
   kind = _kind(ends[0]) if ends else ''
@@ -254,9 +253,7 @@ def _has_time(value: base.Scalar) -> bool:
   return isinstance(value, str) and _is_date(value) and len(value) > _DAY
 
 
-def _one_of(
-  name: str, values: Sequence[base.Scalar]
-) -> Callable[[base.Scalar], bool]:
+def _one_of(name: str, values: Sequence[base.Scalar]) -> Fits:
   """Return whether a document's value is among some."""
   kind = next((_kind(x) for x in values if x is not None), '')
 
