@@ -22,12 +22,7 @@ _AROUND = ('MARK', 'APPENDS', 'APPEND', 'FRAME')
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yield the text of each block, UTF-8.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when it is not an array of bytes, or would execute something.
-  """
+  """Yield the text of each block, UTF-8."""
   expected, number = count(path), 0
   with open(path, 'rb') as file, open(path, 'rb') as again:
     _read_count(file)
@@ -44,11 +39,7 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def count(path: str | os.PathLike) -> int:
-  """Return the number of blocks in a file's header.
-
-  Raises:
-    ValueError: when it is not an array of objects.
-  """
+  """Return the number of blocks in a file's header."""
   with open(path, 'rb') as file:
     try:
       return _read_count(file)

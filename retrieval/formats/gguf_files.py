@@ -29,12 +29,7 @@ class GgufFile(Mapping[str, np.ndarray]):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Open a file, memory-mapped.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is damaged, cut or of another form.
-    """
+    """Open a file, memory-mapped."""
     self.path = pathlib.Path(path)
     with open(self.path, 'rb') as f:
       start = f.read(len(_MAGIC))

@@ -69,11 +69,7 @@ class Bundle:
   """
 
   def __init__(self, prefix: str | os.PathLike):
-    """Read the index.
-
-    Args:
-      prefix: path of the files, with or without .index.
-    """
+    """Read the index; `prefix` is the path of the files, with or without .index."""
     self.prefix = os.fspath(prefix).removesuffix('.index')
     index = pathlib.Path(f'{self.prefix}.index')
     if not index.is_file():
@@ -99,12 +95,7 @@ class Bundle:
       raise ValueError(f'{index}: {e}') from None
 
   def tensor(self, name: str) -> np.ndarray:
-    """Memory-map the values of one variable; compare their checksum.
-
-    Raises:
-      KeyError: when there is no such variable.
-      ValueError: when it is damaged, in parts, or of an unsupported type.
-    """
+    """Memory-map the values of a variable, or raise KeyError; compare their checksum."""
     entry = self.entries[name]
     where = f'{self.prefix}: variable {name}'
     dtype = _DTYPES.get(entry.dtype)
@@ -166,9 +157,6 @@ def read_table(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
   It is blocks of entries, an index block with the blocks' places, and a footer
   with the place of the index (github.com/google/leveldb, doc/table_format.md);
   checkpoints have no meta block and are not compressed.
-
-  Raises:
-    ValueError: when it is damaged.
   """
   data = memoryview(pathlib.Path(path).read_bytes())
   try:

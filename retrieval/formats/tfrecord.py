@@ -82,12 +82,8 @@ def _head(length: int) -> bytes:
 def read(path: str | os.PathLike) -> Iterator[bytes]:
   """Yield the data of each record; memory holds one record at a time.
 
-  The first bytes tell gzip, whatever the name.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a damaged or cut file, or a record of more than MAX_BYTES, with
-      record and byte.
+  The first bytes tell gzip, whatever the name. Errors name record and byte; a record
+  of more than MAX_BYTES is one.
   """
   path = pathlib.Path(path)
   with open(path, 'rb', buffering=_BUFFER_BYTES) as raw:

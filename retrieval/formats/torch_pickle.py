@@ -48,13 +48,7 @@ class _Tensor(NamedTuple):
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Read the tensors of a file of weights.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for a file of another form, a damaged file, or a pickle that
-      holds anything but tensors by name.
-  """
+  """Read the tensors of a file of weights, which holds nothing else, by name."""
   path = pathlib.Path(path)
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file.')

@@ -18,12 +18,7 @@ _POINTER = b'version https://git-lfs'
 
 
 def find(folder: str | os.PathLike) -> pathlib.Path:
-  """Return the file of weights in a folder, or the index of its parts.
-
-  Raises:
-    FileNotFoundError: when there is neither.
-    ValueError: for a pointer that Git LFS has not replaced.
-  """
+  """Return the file of weights in a folder, or the index of its parts."""
   for name in (x + end for x in _FILES for end in ('', _INDEX)):
     path = pathlib.Path(folder, name)
     if path.is_file():
@@ -38,12 +33,7 @@ def find(folder: str | os.PathLike) -> pathlib.Path:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Map the arrays of a path from `find`.
-
-  Raises:
-    FileNotFoundError: when a part that the index names is missing.
-    ValueError: when a file is damaged, or lacks an array that the index names.
-  """
+  """Map the arrays of a path from `find`."""
   path = pathlib.Path(path)
   read_file = safetensors_files.read
   if path.name.removesuffix(_INDEX) == _FILES[1]:

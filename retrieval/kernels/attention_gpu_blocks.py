@@ -119,14 +119,9 @@ def logits_of(
 ):
   """Return float32 logits [Q, S] and the mask of visible keys.
 
-  Args:
-    queries: [Q, K] of a block.
-    keys: [S, K] of a block.
-    by_distance: [Q * T] of all queries, a reference or a view of one, or None.
-    query_segments: [Q].
-    key_segments: [S].
-    i: [Q], numbers of the queries.
-    j: [S], those of the keys in their copy.
+  Queries [Q, K] and keys [S, K] are those of a block, i [Q] and j [S] their numbers,
+  those of keys in their copy. `by_distance` is [Q * T] of all queries, a reference or
+  a view of one, or None.
   """
   logits = common.dot(queries, keys, 1, 1)
   if by_distance is not None:

@@ -68,13 +68,12 @@ def attend(
   causal: bool = False,
   key_length: int = 0,
 ) -> Float[Array, 'H N Q K']:
-  """Return softmax(queries keys^T + position logits) values.
+  """Return softmax(queries keys^T + position logits) values, in the queries' dtype.
 
   Args:
     queries: [H, N, Q, K]. Already scaled; rows n C, ..., n C + C - 1 share the
       keys of row n.
-    keys: [H, M, S, K].
-    values: [H, M, S, K].
+    keys, values: [H, M, S, K].
     query_segments: [N, Q], not negative.
     key_segments: [M, S]. A query sees the keys of its segment; one that sees no
       key gets zeros.
@@ -82,9 +81,6 @@ def attend(
       i and key j of a copy is the product with relative key Q - 1 - i + j.
     causal: whether a query sees only the keys up to its position.
     key_length: keys of one copy, which share the position logits; default S.
-
-  Returns:
-    [H, N, Q, K] in the queries' dtype.
   """
   num_queries, width = queries.shape[2:]
   key_length = key_length or keys.shape[2]

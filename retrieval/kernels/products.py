@@ -120,8 +120,7 @@ def attend(
 
   Args:
     queries: [M, N, Q, K]. Already scaled.
-    keys: [M, N, S, K].
-    values: [M, N, S, K].
+    keys, values: [M, N, S, K].
     bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1
       positions, which share the bias.
     mask: broadcasts to [M, N, Q, S]. False hides a key. A row without a key

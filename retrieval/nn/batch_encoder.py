@@ -100,8 +100,7 @@ class BatchEncoder:
   ) -> np.ndarray:
     """Return vectors [total, dimension] float32 in the order of the rows.
 
-    Args:
-      rows: `total` rows of at most `max_length` ids.
+    These are `total` rows of at most `max_length` ids.
     """
     vectors = np.empty((total, self.dimension), np.float32)
     for indices, part in self.parts(rows, total, progress):

@@ -95,11 +95,8 @@ def read_config(
 ) -> bert.BertConfig:
   """Read a `config.json`; `overrides` are fields of `BertConfig`.
 
-  Args:
-    models: names of `MODELS` that the caller supports.
-
-  Raises:
-    ValueError: for a missing field or a variant of BERT that is not supported.
+  `models` are names of `MODELS` that the caller supports. ValueError for others, and
+  for a missing field or a variant that is not supported.
   """
   # Old files of BERT do not name the model, and MPNet has no token types.
   fields = {'model_type': 'bert'} | manifests.read_object(pathlib.Path(path))
@@ -277,12 +274,7 @@ def load_mlm(
 ) -> tuple[bert.BertConfig, dict, dict | None]:
   """Load and `convert` a folder with `config.json` and weights.
 
-  Args:
-    models, overrides: as of `read_config`.
-
-  Raises:
-    FileNotFoundError: if there are no weights.
-    ValueError: if a file does not fit.
+  `models` and `overrides` are those of `read_config`.
   """
   from retrieval.formats import weights
   from retrieval.store import hub

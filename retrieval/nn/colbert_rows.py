@@ -122,8 +122,7 @@ class Rows:
   def __init__(self, config: ColbertConfig, tokenizer: Tokenizer):
     """Look markers and skipped words up.
 
-    Raises:
-      ValueError: for an unknown marker, and where a passage may have no vector.
+    ValueError for an unknown marker, and where a passage may have no vector.
     """
     self.config, self._tokenizer = config, tokenizer
     markers = config.query_marker, config.passage_marker

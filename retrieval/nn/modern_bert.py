@@ -110,10 +110,8 @@ def attend(
 ) -> Float[Array, 'b h l k']:
   """Attend to positions that `mask` allows, at most `window` away; None is all.
 
-  Many queries go block by block, so that memory does not grow with the square of l.
-
-  Args:
-    query: already scaled.
+  Queries are already scaled. Many go block by block, so that memory does not grow with
+  the square of l.
   """
   length, mask = query.shape[2], mask[:, None, None]
   if window is not None and window >= length - 1:
@@ -214,11 +212,7 @@ class ModernBert(nn.Module):
     *,
     train: bool = False,
   ) -> bert.BertOutput:
-    """Encode a batch as `bert.Bert` does, without segments and dropout.
-
-    Raises:
-      ValueError: for rows of more than `max_length` tokens.
-    """
+    """Encode a batch as `bert.Bert` does, without segments and dropout."""
     del type_ids, train
     config = self.config
     if ids.shape[1] > config.max_length:

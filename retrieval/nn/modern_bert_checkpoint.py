@@ -48,15 +48,10 @@ _THETAS = {
 def make_config(
   source: str, stated: Mapping[str, Any], **overrides
 ) -> modern_bert.ModernBertConfig:
-  """Return the config that a config.json states; absent fields have the defaults.
+  """Return the config that the fields of `source` state; others have the defaults.
 
-  Args:
-    source: name of the file, for errors.
-    stated: its content, with the fields of `SUPPORTED` checked.
-    **overrides: fields of `ModernBertConfig`.
-
-  Raises:
-    ValueError: naming the field, for a value that is not supported.
+  Those of `SUPPORTED` are checked already; `overrides` are fields of the config.
+  ValueError names a field whose value is not supported.
   """
   config = modern_bert.ModernBertConfig
   values = settings.renamed(config, source, stated, _FIELDS)

@@ -37,10 +37,8 @@ def _check(names: tuple[str | None, ...]) -> None:
 def partitioned(init: Callable, *names: str | None) -> Callable:
   """Return an initialiser that boxes its parameter with logical axes.
 
-  `names` are one logical axis, or None, for each dimension of the parameter.
-
-  Raises:
-    ValueError: for a name outside `AXES`.
+  `names` are one of `AXES`, or None, for each dimension of the parameter; ValueError
+  for others.
   """
   _check(names)
   return nn.with_logical_partitioning(init, names)
@@ -49,8 +47,7 @@ def partitioned(init: Callable, *names: str | None) -> Callable:
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
   """Constrain the sharding of an activation by its logical axes.
 
-  Raises:
-    ValueError: for a name outside `AXES` or without a rule.
+  ValueError for a name outside `AXES` or without a rule.
   """
   _check(names)
   return nn.with_logical_constraint(

@@ -130,12 +130,7 @@ class Folder:
 
 
 def read(path: pathlib.Path) -> Folder:
-  """Read a folder; without modules.json it is a plain one, the default.
-
-  Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: for a damaged file, and for all that is not supported.
-  """
+  """Read a folder; without modules.json it is a plain one, the default."""
   if not (path / MODULES).is_file():
     return Folder()
   kinds, places = read_modules(
@@ -200,9 +195,7 @@ def read_modules(
 ) -> tuple[list[str], list[str]]:
   """Return the last name of each module's type, and its folder.
 
-  Args:
-    first: types that the first modules may have.
-    others: those of all that follow.
+  `first` are the types that the first modules may have, `others` those of the others.
   """
   try:
     modules = json.loads(file.read_text(encoding='utf-8-sig'))

@@ -60,9 +60,6 @@ def read(
     layers: 'Normalize', or the activation of a Dense layer.
     params: dense_N of the Dense layer N: kernel [in, out], perhaps bias [out] and
       residual [in, out].
-
-  Raises:
-    ValueError: for a damaged file, and for all that is not supported.
   """
   layers, params = [*kinds], {}
   for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):

@@ -214,11 +214,7 @@ def batch_sharding(
 
 
 def global_batch(batch: Any, sharding: NamedSharding) -> Any:
-  """Turn this process's rows into arrays over all processes' devices.
-
-  Args:
-    batch: tree of numpy arrays [batch / processes, ...].
-  """
+  """Turn this process's rows [batch / processes, ...] into arrays over all devices."""
 
   def place(x):
     x = np.asarray(x)

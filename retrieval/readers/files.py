@@ -246,9 +246,7 @@ def packaged(
 ) -> pathlib.Path:
   """Find a file or folder of a package without importing it.
 
-  Raises:
-    FileNotFoundError: when the package is not installed, naming `title` and the
-      `requirement` to install.
+  FileNotFoundError names the `title` of one that is not there, and the `requirement`.
   """
   spec = importlib.util.find_spec(package)
   for folder in (spec and spec.submodule_search_locations) or ():

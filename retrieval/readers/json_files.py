@@ -35,9 +35,7 @@ def parse(line: str, where: str) -> dict[str, Any]:
 def read(path: str | os.PathLike, key: str = '') -> Iterator[tuple[str, dict]]:
   """Yield (place, object) of each line, of a list, or of the list `key` of an object.
 
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for the first value that is no object; and `values`'s errors.
+  ValueError for the first value that is no object.
   """
   if key or starts_list(path):
     for where, value in values(path, key):
@@ -52,9 +50,7 @@ def read_prompts(
 ) -> Iterator[tuple[str, dict]]:
   """Yield (place, object) of each line: {field: line} of .txt, or of .jsonl.
 
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for another kind of file, a malformed line or no line.
+  ValueError for another kind of file, a malformed line or no line.
   """
   suffix, where = text_files.unpacked(path).suffix, ''
   if suffix not in ('.txt', '.jsonl'):
@@ -84,10 +80,6 @@ def values(
     key: of the list in an object, which is the whole file; '' where the list is.
     limit: most characters of a value.
     step: bytes that are read at once.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for invalid JSON, an incomplete file, or one without the list.
   """
   pieces, text = text_files.pieces(path, step), ''
   while len(text) < _HEAD and (piece := next(pieces, '')):

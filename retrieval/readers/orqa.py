@@ -38,12 +38,8 @@ class Annotations(NamedTuple):
 def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   """Find the file of blocks and the file of their titles.
 
-  Args:
-    path: a folder with both, or the file of blocks. In its name 'titles'
-      replaces 'blocks' for the other file.
-
-  Raises:
-    FileNotFoundError: when one of them is missing.
+  `path` is a folder with both, or the file of blocks: in its name 'titles' replaces
+  'blocks' for the other file.
   """
   paths = [path]
   if path.is_dir():
@@ -69,8 +65,7 @@ def _first_file(paths: Sequence[pathlib.Path]) -> pathlib.Path:
 def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
   """Read a file of blocks with its file of titles; ids count from 0.
 
-  Raises:
-    ValueError: when the two files hold different numbers of records.
+  ValueError where the two files hold different numbers of records.
   """
   texts, titles = (tfrecord.read(file.path) for file in files)
   pairs = itertools.zip_longest(texts, titles)
@@ -98,15 +93,9 @@ def read_examples(file: base.SourceFile, text_name: str) -> base.Records:
 def read_annotations(
   files: Sequence[base.SourceFile], on_error: str = 'raise'
 ) -> Iterator[Annotations]:
-  """Read the annotations of REALM's corpus of blocks to train on.
+  """Read the annotations of shards of REALM's corpus of blocks to train on.
 
-  Args:
-    files: shards, in the corpus's order.
-    on_error: 'raise', or 'skip' to skip bad records.
-
-  Raises:
-    ValueError: for a bad record, by file and number, unless bad records are
-      skipped; and for a damaged file.
+  `on_error` is 'raise', which names file and number of a bad record, or 'skip'.
   """
   for file in files:
     rows = enumerate(_examples(file, 'text', *_SENTENCE, *_SPAN))
@@ -181,9 +170,7 @@ def _byte_spans(
 def span_fault(spans: np.ndarray, text: bytes) -> str | None:
   """Describe the first span that is not in a text.
 
-  Args:
-    spans: [n, 2] first and past-last bytes.
-    text: UTF-8.
+  Spans are [n, 2] first and past-last bytes of the text in UTF-8.
   """
   low, high = spans[:, 0], spans[:, 1]
   bad = (low < 0) | (low >= high) | (high > len(text))

@@ -25,11 +25,7 @@ def find_files(
 ) -> list[base.SourceFile]:
   """Return the Arrow files of a folder that `datasets` saved, or [].
 
-  Args:
-    split: of a folder with several splits.
-
-  Raises:
-    ValueError: for a split that is not there, or a damaged folder.
+  `split` is that of a folder with several.
   """
   root = folder = pathlib.Path(path)
   try:
@@ -58,12 +54,7 @@ def rows(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
   """Yield (place, row) of a file; rows count from 1.
 
-  Args:
-    columns: those of them that are there are read; None reads all.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: when it cannot be read to its end.
+  Columns that are not there are left out; None reads all.
   """
   if not pathlib.Path(path).is_file():
     raise FileNotFoundError(f'{path}: expected a file to read.')

@@ -121,10 +121,7 @@ def open_bytes(path: str | os.PathLike) -> Iterator[BinaryIO]:
 def lines(
   path: str | os.PathLike, limit: int = RECORD_BYTES
 ) -> Iterator[tuple[str, str | base.BadRecord]]:
-  """Yield (place, line without its end, or its fault) of each line.
-
-  Raises `open_bytes`'s errors.
-  """
+  """Yield (place, line without its end, or its fault) of each line."""
   number = 0
   with open_bytes(path) as f:
     most = limit + len(codecs.BOM_UTF8 + b'\r\n')
@@ -150,9 +147,7 @@ def text_lines(
 ) -> Iterator[tuple[str, str]]:
   """Yield (place, line without its end) of every line that is not blank.
 
-  Raises:
-    ValueError: for the first line that is too long or not UTF-8; and
-      `open_bytes`'s errors.
+  ValueError for the first line that is too long or not UTF-8.
   """
   for where, line in lines(path, limit):
     if isinstance(line, base.BadRecord):

@@ -12,11 +12,7 @@ _BATCH = 256
 
 
 def load_builder(name: str, data_dir: str):
-  """Return the builder of `name` or `name/config`.
-
-  Raises:
-    ValueError: when TFDS knows no such data set.
-  """
+  """Return the builder of `name` or `name/config`; ValueError for an unknown one."""
   import tensorflow_datasets as tfds
 
   _register(name.split('/')[0].split(':')[0], pathlib.Path(tfds.__file__))
@@ -45,8 +41,7 @@ def data_files(builder) -> list[pathlib.Path]:
 def load_source(name: str, split: str, data_dir: str = ''):
   """Return the records of one split; prepare the data set first if needed.
 
-  Raises:
-    ValueError: for an unknown data set or split.
+  ValueError for an unknown data set or split.
   """
   builder = load_builder(name, data_dir)
   builder.download_and_prepare()

@@ -186,8 +186,7 @@ class Corpus:
   def annotations(self) -> Iterator[Any]:
     """Yield the sentences and salient spans of all documents, in their order.
 
-    Raises:
-      ValueError: for a kind of corpus without annotations, and for bad records.
+    ValueError for a kind of corpus without annotations, and for bad records.
     """
     if self.config.kind != 'realm_pretraining':
       raise ValueError(

@@ -67,12 +67,7 @@ def reader(name: str) -> types.ModuleType:
 
 
 def kind_of(path: str) -> str:
-  """Return the kind of corpus that names and first bytes of files tell.
-
-  Raises:
-    ValueError: for names that do not tell one kind.
-    FileNotFoundError: when there is no such file.
-  """
+  """Return the one kind of corpus that names and first bytes of files tell."""
   kinds = {'arrow'} if reader('table_files').find_files(path) else set()
   if not kinds:
     root, names = _list(pathlib.Path(path))
@@ -105,9 +100,6 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
     kind: of `corpus.Kind`, but tfds and auto.
     path: a file, a folder or a glob.
     split: of a folder that `datasets` saved.
-
-  Raises:
-    FileNotFoundError: when the path names no file.
   """
   name, path = path, pathlib.Path(path)
   if kind == 'vital':

@@ -207,11 +207,9 @@ def _reads_as_year(text: str, start: int, limit: int) -> bool:
 
 
 def find_dates(text: str) -> list[tuple[int, int]]:
-  """Find the dates in a text.
+  """Return first and past-last character of the dates in a text, in order.
 
-  Returns:
-    First and past-last character of each date, in order. Of overlapping dates
-    the longest is taken, of equally long ones the first.
+  Of overlapping dates the longest is taken, of equally long ones the first.
   """
   spans = [
     match.span()

@@ -26,10 +26,8 @@ from retrieval.text import (
 def names_of(folders: Sequence[str | os.PathLike]) -> list[str]:
   """Return the last parts of each folder's path that no other folder has.
 
-  Parts at the end of all paths are left out: a and b of a/data and b/data.
-
-  Raises:
-    ValueError: where two are the same folder.
+  Parts at the end of all paths are left out: a and b of a/data and b/data. ValueError
+  where two are the same folder.
   """
   paths = [pathlib.Path(x).absolute().parts for x in folders]
   while len(paths) > 1 and len({x[-1:] for x in paths}) == 1 and paths[0]:

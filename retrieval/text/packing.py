@@ -21,11 +21,9 @@ _LINE = re.compile(r'\S(?:[^\n]*\S)?')  # without the blanks around it
 
 
 def split_sentences(text: str, language: str = 'en') -> list[tuple[int, int]]:
-  """Find the sentences of a text; line breaks end sentences.
+  """Return first and past-last character of sentences, in order.
 
-  Returns:
-    First and past-last character of each sentence, in order, without the blanks
-    around it.
+  Line breaks end sentences; the blanks around one are left out.
   """
   return [
     line.span()

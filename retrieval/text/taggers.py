@@ -67,8 +67,7 @@ class Tagger(Protocol):
 def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
   """Make the tagger that a config names; return a tagger as it is.
 
-  Raises:
-    ValueError: for an unknown kind.
+  ValueError for an unknown kind.
   """
   if not isinstance(config, TaggerConfig):
     return config

@@ -4,7 +4,8 @@
 
 WordPiece is BERT's. SentencePiece is trained here and is lossless: the text of
 a token is exactly its bytes, so decode(encode(text)) == text for every text.
-Byte pairs are those of public decoders.
+Byte pairs are those of public decoders. FileNotFoundError names a missing file,
+ValueError a damaged one.
 """
 
 import os

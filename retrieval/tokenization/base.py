@@ -45,11 +45,7 @@ class Tokenizer(Protocol):
 
 
 def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
-  """Return `path` if it is a file, or the first of `names` in that folder.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-  """
+  """Return `path` if it is a file, or the first of `names` in that folder."""
   path = hub.local(path)
   candidates = [path / name for name in names] if path.is_dir() else [path]
   for candidate in candidates:
@@ -60,14 +56,7 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
 
 
 def byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-  """Convert character offsets to offsets in the text's UTF-8 form.
-
-  Args:
-    offsets: [n] pairs of character offsets, from 0 to the text's length.
-
-  Returns:
-    [n, 2] int64.
-  """
+  """Convert character offsets [n] of a text to [n, 2] int64 in its UTF-8 form."""
   spans = np.asarray(offsets, np.int64).reshape(-1, 2)
   if text.isascii():
     return spans

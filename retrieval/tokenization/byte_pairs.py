@@ -101,11 +101,7 @@ def make_spec(
 
 
 def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
-  """Read a tokenizer.json of byte pairs over bytes; None for another kind.
-
-  Raises:
-    ValueError: when it is damaged.
-  """
+  """Read a tokenizer.json of byte pairs over bytes; None for another kind."""
   spec = rust_tokenizers.read_spec(path)
   with rust_tokenizers.refusing(path):
     cutter = json.dumps(spec.get('pre_tokenizer'))
@@ -169,10 +165,6 @@ class BytePairTokenizer(base.Tokenizer):
       path: tokenizer.json, or its folder; tokenizer_config.json beside it names
         the special tokens, by default <|endoftext|>.
       spec, specials, chat: contents of both files, if they are not those at `path`.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: when it is damaged, or would change text.
     """
     if spec is None:
       path = base.find(path, (FILE,))
@@ -247,10 +239,7 @@ class BytePairTokenizer(base.Tokenizer):
     """Encode messages by the chat template, up to where the answer begins.
 
     Special tokens of the template are tokens; those in a message are text, so that no
-    message ends its turn.
-
-    Raises:
-      ValueError: where there is no template, or it refuses the messages.
+    message ends its turn. ValueError without a template, or where it refuses them.
     """
     if self.chat is None:
       raise ValueError(f'{self._path}: no chat template.')

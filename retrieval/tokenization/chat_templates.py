@@ -34,13 +34,9 @@ class ChatTemplate:
   stop: Sequence[str] = ()
 
   def render(self, messages: Sequence[Message], *, answer: bool = True) -> str:
-    """Return messages as one text.
+    """Return messages as one text; `answer`: up to where the assistant's turn begins.
 
-    Args:
-      answer: whether the beginning of the assistant's turn ends the text.
-
-    Raises:
-      ValueError: when the template is damaged, or refuses the messages.
+    ValueError where the template is damaged, or refuses the messages.
     """
     try:
       return _compiled(self.source).render(
@@ -67,12 +63,8 @@ def read(
 ) -> ChatTemplate | None:
   """Read the chat template of a tokenizer's folder; None without one.
 
-  Args:
-    settings: content of tokenizer_config.json; chat_template.jinja goes before its
-      entry, which may be a list of templates with names: 'default' is taken.
-
-  Raises:
-    ValueError: for a template that is no text, or other entries of another type.
+  `settings` is the content of tokenizer_config.json; chat_template.jinja goes before its
+  entry, which may be a list of templates with names: 'default' is taken.
   """
   source, file = settings.get(_TEMPLATE), folder / FILE
   if isinstance(source, list):

@@ -31,12 +31,7 @@ def refusing(path: str | os.PathLike, what: str = 'damaged') -> Iterator[None]:
 
 
 def read_spec(path: pathlib.Path) -> dict[str, Any]:
-  """Read a tokenizer.json.
-
-  Raises:
-    ValueError: when it is damaged, with the token whose id is out of range or that of
-      another token.
-  """
+  """Read a tokenizer.json; errors name a token whose id is out of range or taken."""
   spec = manifests.read_object(path)
   with refusing(path):
     vocab = spec['model']['vocab']

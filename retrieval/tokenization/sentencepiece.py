@@ -42,11 +42,7 @@ class SentencePieceTokenizer(base.Tokenizer):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Load a model.
-
-    Args:
-      path: the model file, or a folder that holds it under the name `model`.
-    """
+    """Load a model: its file, or a folder that holds it under the name `model`."""
     import sentencepiece
 
     path = base.find(path, FILES)

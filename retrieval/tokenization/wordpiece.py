@@ -30,11 +30,9 @@ class WordPieceTokenizer(base.Tokenizer):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Load the vocabulary.
+    """Load vocab.txt, tokenizer.json, or a folder that holds either.
 
-    Args:
-      path: vocab.txt, tokenizer.json, or a folder that holds either.
-        tokenizer_config.json beside vocab.txt says whether case and accents stay.
+    tokenizer_config.json beside vocab.txt says whether case and accents stay.
     """
     path = base.find(path, FILES)
     self._tokenizer, self._path = _load(path), str(path)
@@ -83,11 +81,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids.
-
-    Raises:
-      ValueError: when `max_length` is too small for the specials.
-    """
+    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids."""
     texts = list(arguments.texts(texts, 'texts'))
     return [
       [self.cls_id, *encoding.ids[: max_length - 2], self.sep_id]
