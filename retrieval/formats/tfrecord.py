@@ -122,30 +122,29 @@ def _is_packed(path: pathlib.Path, head: bytes) -> bool:
   return False
 
 
-def _read_record(f: io.BufferedIOBase) -> bytes | None:
+def _read_record(f: io.BufferedReader) -> bytes | None:
   """Return the next record's data, or None at the end of the file."""
-  head = f.read(_HEAD.size)
-  if not head:
+  if not f.peek(1):
     return None
-  if len(head) < _HEAD.size:
-    raise ValueError(
-      f'expected {_HEAD.size} bytes of length and checksum, the file ends after '
-      f'{len(head)}.'
-    )
+  head = _exactly(f, _HEAD.size, 'length and checksum')
   length, _ = _HEAD.unpack(head)
   if head != _head(length):
     raise ValueError('checksum of the length differs; damaged or no TFRecord.')
   if length > MAX_BYTES:
     raise ValueError(f'{length:,} bytes, expected at most {MAX_BYTES:,}.')
-  rest = f.read(length + _CHECKSUM.size)
-  if len(rest) < length + _CHECKSUM.size:
-    raise ValueError(
-      f'expected {length} bytes of data and 4 of checksum, the file ends after '
-      f'{len(rest)}.'
-    )
-  data = rest[:length]
-  if rest[length:] != _CHECKSUM.pack(masked_crc32c(data)):
+  data = _exactly(f, length, 'data')
+  checksum = _exactly(f, _CHECKSUM.size, 'checksum')
+  if checksum != _CHECKSUM.pack(masked_crc32c(data)):
     raise ValueError('checksum of the data differs; the file is damaged.')
+  return data
+
+
+def _exactly(f: io.BufferedReader, size: int, what: str) -> bytes:
+  data = f.read(size)
+  if len(data) < size:
+    raise ValueError(
+      f'expected {size} bytes of {what}, the file ends after {len(data)}.'
+    )
   return data
 
 

@@ -7,7 +7,7 @@ is Sentence-BERT's pooling (Reimers and Gurevych 2019): the mean of all real tok
 [CLS] and [SEP] included, scaled to length 1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import concurrent.futures
 import dataclasses
 import functools
@@ -248,27 +248,21 @@ class Embedder:
     return self._embed(self._query_encoder, prompt, texts)
 
   def _embed(self, encoder, prompt, texts, progress=None):
-    with concurrent.futures.ThreadPoolExecutor(1) as background:
-      rows = self._tokenize(background, prompt, texts)
-      return encoder(rows, len(texts), progress)
-
-  def _tokenize(
-    self,
-    background: concurrent.futures.Executor,
-    prompt: str,
-    texts: Sequence[str],
-  ) -> Iterator[Sequence[int]]:
-    """Yield the ids of each text; the background tokenises the next window."""
+    """Embed texts; the background tokenises the next window."""
 
     def tokenize(start):
-      return self._encodings(texts[start : start + _WINDOW], prompt)
+      window = texts[start : start + _WINDOW]
+      return [x.ids for x in self._encodings(window, prompt)]
 
-    pending = background.submit(tokenize, 0)
-    for start in range(0, len(texts), _WINDOW):
-      window = pending.result()
-      pending = background.submit(tokenize, start + _WINDOW)
-      for encoding in window:
-        yield encoding.ids
+    def rows():
+      pending = background.submit(tokenize, 0)
+      for start in range(0, len(texts), _WINDOW):
+        window = pending.result()
+        pending = background.submit(tokenize, start + _WINDOW)
+        yield from window
+
+    with concurrent.futures.ThreadPoolExecutor(1) as background:
+      return encoder(rows(), len(texts), progress)
 
 
 def read_tokenizer(
