@@ -49,6 +49,14 @@ def dot(a: jax.Array, b: jax.Array, axis: int, other: int) -> jax.Array:
   )
 
 
+def einsum(expression: str, *arrays: jax.Array) -> jax.Array:
+  """Multiply arrays of a dtype with float32 sums."""
+  wide = {'preferred_element_type': jnp.float32}
+  return jnp.einsum(
+    expression, *arrays, precision=precision(arrays[-1].dtype), **wide
+  )
+
+
 def like(
   x: jax.Array, dtype: npt.DTypeLike | None = None
 ) -> jax.ShapeDtypeStruct:

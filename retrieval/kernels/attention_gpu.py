@@ -11,8 +11,6 @@ Dimension key: M rows of keys, N = C M rows of queries, Q queries, S keys, H hea
 head width, T relative keys.
 """
 
-import functools
-
 import jax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
@@ -43,15 +41,10 @@ def forward(
       start = number * sizes.key_block
       place = pl.ds(start, sizes.key_block)
       j = jax.lax.rem(start, sizes.key_length)
+      j, k = blocks_lib.iota(sizes.key_block, j), keys[place, :]
+      distances = by_distance[0] if has_positions else None
       logits, seen = blocks_lib.logits_of(
-        sizes,
-        q,
-        keys[place, :],
-        by_distance[0] if has_positions else None,
-        query_segments,
-        key_segments[place],
-        i,
-        blocks_lib.iota(sizes.key_block, j),
+        sizes, q, k, distances, query_segments, key_segments[place], i, j
       )
       logits = jnp.where(seen, logits, common.HIDDEN)
       higher = jnp.maximum(most, logits.max(axis=1))
@@ -103,24 +96,13 @@ def backward(
   all_of = arrays, operands, (sums, inner, g)
   d_keys, d_values = _of_keys(blocks, by_keys, *all_of)
   d_queries, *by_distance = _of_queries(blocks, by_queries, *all_of)
-  cotangents = common.Arrays(d_queries, d_keys, d_values)
   if not by_distance:
-    return cotangents
+    return common.Arrays(d_queries, d_keys, d_values)
   shape = *by_distance[0].shape[:2], narrow.num_queries, narrow.num_distances
-  by_distance = by_distance[0].reshape(shape)
-  product = functools.partial(
-    jnp.einsum,
-    preferred_element_type=jnp.float32,
-    precision=common.precision(g.dtype),
-  )
-  return cotangents._replace(
-    position_queries=product(
-      'hnqt,htk->hnqk', by_distance, arrays.relative_keys
-    ),
-    relative_keys=product(
-      'hnqt,hnqk->htk', by_distance, arrays.position_queries
-    ),
-  )
+  d = by_distance[0].reshape(shape)
+  d_positions = common.einsum('hnqt,htk->hnqk', d, arrays.relative_keys)
+  d_relative = common.einsum('hnqt,hnqk->htk', d, arrays.position_queries)
+  return common.Arrays(d_queries, d_keys, d_values, d_positions, d_relative)
 
 
 def _of_keys(blocks, specs, arrays, operands, rest):
@@ -144,16 +126,10 @@ def _of_keys(blocks, specs, arrays, operands, rest):
       block = first + jax.lax.rem(turn, blocks.query_blocks - first)
       place = pl.ds(block * sizes.query_block, sizes.query_block)
       i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
-      q = queries[row, place, :]
+      q, of_queries = queries[row, place, :], query_segments[row, place]
+      distances = _Row(by_distance[0], row) if by_distance else None
       logits, seen = blocks_lib.logits_of(
-        sizes,
-        q,
-        k,
-        _Row(by_distance[0], row) if by_distance else None,
-        query_segments[row, place],
-        key_segments,
-        i,
-        j,
+        sizes, q, k, distances, of_queries, key_segments, i, j
       )
       d_out = g[row, place, :]
       shares = jnp.exp(logits - sums[row, place][:, None])

@@ -87,15 +87,9 @@ def _power(size: int) -> int:
 
 def logits_by_distance(arrays: common.Arrays):
   """Return the logits of each query by distance, [H, N, Q * T]."""
-  dtype = arrays.relative_keys.dtype
-  logits = jnp.einsum(
-    'hnqk,htk->hnqt',
-    arrays.position_queries,
-    arrays.relative_keys,
-    preferred_element_type=jnp.float32,
-    precision=common.precision(dtype),
-  )
-  if dtype == jnp.bfloat16:
+  keys = arrays.relative_keys
+  logits = common.einsum('hnqk,htk->hnqt', arrays.position_queries, keys)
+  if keys.dtype == jnp.bfloat16:
     logits = jnp.clip(logits, -_MOST, _MOST).astype(jnp.float16)
   return logits.reshape(*logits.shape[:2], -1)
 
@@ -107,11 +101,8 @@ def iota(size: int, start=0):
 
 def place_of(sizes: Sizes, i, j):
   """Where the logits by distance of queries i and keys j of one copy are."""
-  return (
-    i[:, None] * (sizes.num_distances - 1)
-    + (sizes.num_queries - 1)
-    + j[None, :]
-  )
+  first = sizes.num_queries - 1 + j[None, :]  # of the first query
+  return first + i[:, None] * (sizes.num_distances - 1)
 
 
 def logits_of(

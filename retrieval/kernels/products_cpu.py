@@ -47,9 +47,7 @@ def _transpose_of_product(small, large):
 
 
 @jax.custom_vjp
-def linear(
-  x: Float[Array, '*X D'], matrix: Float[Array, 'D F']
-) -> Float[Array, '*X F']:
+def linear(x, matrix):
   """As `products.linear`."""
   return _product(x, matrix)
 
@@ -82,9 +80,7 @@ def _inner(queries, keys, dtype=None):
 
 
 @jax.custom_vjp
-def scores(
-  queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
-) -> Float[Array, '*X Q S']:
+def scores(queries, keys):
   """As `products.scores`."""
   return _inner(queries, keys)
 
@@ -122,12 +118,7 @@ def softmax(
   return jax.nn.softmax(logits, axis=-1)
 
 
-def weights(
-  queries: Float[Array, 'M N Q K'],
-  keys: Float[Array, 'M N S K'],
-  bias: Float[Array, 'M N Q S1'] | None,
-  mask: Bool[Array, '#M #N #Q S'] | None,
-) -> Float[Array, 'M N Q S']:
+def weights(queries, keys, bias, mask):
   """As `products.weights`."""
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   shares = softmax(_inner(queries, keys, wide), bias, mask)
@@ -135,14 +126,7 @@ def weights(
 
 
 @jax.custom_vjp
-def attend(
-  queries: Float[Array, 'M N Q K'],
-  keys: Float[Array, 'M N S K'],
-  values: Float[Array, 'M N S K'],
-  bias: Float[Array, 'M N Q S1'] | None,
-  mask: Bool[Array, '#M #N #Q S'] | None,
-  keep: Bool[Array, 'M N Q S'] | None,
-) -> Float[Array, 'M N Q K']:
+def attend(queries, keys, values, bias, mask, keep):
   """As `products.attend`."""
   return _product(dropped(weights(queries, keys, bias, mask), keep), values)
 

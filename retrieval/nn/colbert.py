@@ -169,12 +169,6 @@ def _fingerprint(config, encoder, params, tokenizer) -> str:
   sizes = {k: str(x) for k, x in dataclasses.asdict(encoder).items()}
   # Indices know the first layer by colbert-ai's name for it.
   params = {k.replace('dense_0', 'linear'): x for k, x in params.items()}
-  return manifests.fingerprint(
-    [
-      'colbert',
-      config.identity(),
-      sizes | {'dtype': jnp.dtype(encoder.dtype).name},
-      tokenizer.fingerprint,
-      weights.hash_params(params),
-    ]
-  )
+  sizes['dtype'] = jnp.dtype(encoder.dtype).name
+  parts = ['colbert', config.identity(), sizes, tokenizer.fingerprint]
+  return manifests.fingerprint([*parts, weights.hash_params(params)])

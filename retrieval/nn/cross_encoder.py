@@ -118,13 +118,8 @@ class CrossReranker:
     """See `rerank.TextScorer`."""
     queries = arguments.texts(queries, 'queries')
     passages = arguments.lists(passages, 'passages')
-    rows = self._pairs(
-      [
-        (query, text)
-        for query, texts in zip(queries, passages, strict=True)
-        for text in texts
-      ]
-    )
+    pairs = zip(queries, passages, strict=True)
+    rows = self._pairs([(query, x) for query, texts in pairs for x in texts])
     scores = self._encoder(rows, len(rows))[:, 0]
     ends = np.cumsum([len(texts) for texts in passages])
     return np.split(scores, ends)[:-1]

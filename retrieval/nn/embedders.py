@@ -130,12 +130,12 @@ class Embedder:
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
 
+    module = bert_family.module(config)
+
     @functools.cache
     def encoder(skipped):
       return batch_encoder.BatchEncoder(
-        functools.partial(
-          _encode, bert_family.module(config), self.sentence, skipped
-        ),
+        functools.partial(_encode, module, self.sentence, skipped),
         params,
         dimension=self.dimension,
         max_length=config.max_length,
@@ -178,11 +178,8 @@ class Embedder:
       FileNotFoundError: if a file is missing.
       ValueError: if a file does not fit, or states what is not supported.
     """
-    path = (
-      bert_checkpoint.find_minilm()
-      if path == 'minilm'
-      else hub.complete(path, sentence_folder.FILES)
-    )
+    path = bert_checkpoint.find_minilm() if path == 'minilm' else path
+    path = hub.complete(path, sentence_folder.FILES)
     usual = 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
     # The fingerprint spells the type: one spelling for each.
     dtype = jnp.dtype(usual if dtype is None else dtype).name

@@ -110,11 +110,7 @@ class Corpus:
       )
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
-    self.files = (
-      []
-      if config.kind == 'tfds'
-      else corpus_files.find(config.kind, config.path, config.split)
-    )
+    self.files = corpus_files.find(config.kind, config.path, config.split)
     for file in self.files:
       if file.name.encode(errors='replace').decode() != file.name:
         raise ValueError(f'corpus.path: {file.name!r} is no name in UTF-8.')

@@ -97,11 +97,13 @@ def find(kind: str, path: str, split: str) -> list[base.SourceFile]:
   """Return the files of a corpus, in the order of their documents.
 
   Args:
-    kind: of `corpus.Kind`, but tfds and auto.
+    kind: of `corpus.Kind`, but auto; tfds has none.
     path: a file, a folder or a glob.
     split: of a folder that `datasets` saved.
   """
   name, path = path, pathlib.Path(path)
+  if kind == 'tfds':
+    return []
   if kind == 'vital':
     file = reader('files').vital_file()
     return [base.SourceFile(file, file.name)]

@@ -118,12 +118,9 @@ def _shard_arrays(
       chosen, batch, tagger.tag(batch), strict=True
     ):
       low, high = np.searchsorted(owner, [i, i + 1])
+      places = tokens.token_bytes(i), sentence_bytes[low:high]
       table_rows, became = _document_rows(
-        document.text,
-        spans,
-        tagger.labels,
-        tokens.token_bytes(i),
-        sentence_bytes[low:high],
+        document.text, spans, tagger.labels, *places
       )
       table_rows[:, 0] += ids[0] + low
       rows.append(table_rows)

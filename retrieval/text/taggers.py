@@ -173,16 +173,10 @@ class SpacyTagger:
     self.labels = tuple(labels)
     path = nlp.path
     files = sorted(p for p in path.rglob('*') if p.is_file())
-    self.fingerprint = manifests.fingerprint(
-      [
-        'spacy',
-        _VERSION,
-        spacy.__version__,
-        list(labels),
-        [file.relative_to(path).as_posix() for file in files],
-        checksums.hash_files(files),
-      ]
-    )
+    names = [file.relative_to(path).as_posix() for file in files]
+    parts = ['spacy', _VERSION, spacy.__version__, list(labels), names]
+    content = checksums.hash_files(files)
+    self.fingerprint = manifests.fingerprint([*parts, content])
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """See `Tagger`."""
