@@ -59,6 +59,5 @@ def lists(values: Any, name: str) -> list[Any]:
 
 def make_tuple(record: Any, field: str) -> None:
   """Make a field of a frozen dataclass a tuple of `listed` texts."""
-  object.__setattr__(
-    record, field, tuple(listed(getattr(record, field), field))
-  )
+  values = tuple(listed(getattr(record, field), field))
+  object.__setattr__(record, field, values)

@@ -24,9 +24,7 @@ from retrieval.kernels import (
 sizes_of, suits = blocks_lib.sizes_of, blocks_lib.suits
 
 
-def forward(
-  sizes: blocks_lib.Sizes, arrays: common.Arrays, segments: common.Segments
-) -> tuple[jax.Array, jax.Array]:
+def forward(sizes, arrays, segments):
   """As `attention_tpu.forward`."""
   has_positions = arrays.relative_keys is not None
 
@@ -78,14 +76,7 @@ def forward(
   )(*operands)
 
 
-def backward(
-  sizes: blocks_lib.Sizes,
-  arrays: common.Arrays,
-  segments: common.Segments,
-  out: jax.Array,
-  sums: jax.Array,
-  g: jax.Array,
-) -> common.Arrays:
+def backward(sizes, arrays, segments, out, sums, g):
   """As `attention_tpu.backward`."""
   inner = jnp.einsum(
     'hnqk,hnqk->hnq', g, out, preferred_element_type=jnp.float32

@@ -181,9 +181,7 @@ def _places(x):
   heads, rows = (axes or None for axes in _axes())
   whole = P(heads, rows)
   if isinstance(x, common.Arrays):
-    relative = None if x.relative_keys is None else P(heads)
-    places = [None if y is None else whole for y in x]
-    return common.Arrays(*places)._replace(relative_keys=relative)
+    return common.Arrays(whole, whole, whole, whole, P(heads))
   return P(rows) if isinstance(x, common.Segments) else whole
 
 

@@ -14,7 +14,6 @@ order, Q queries, S keys, K head width.
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
 
 
 def _product(x, y):
@@ -102,11 +101,7 @@ def dropped(x, keep):
   return x if keep is None else jnp.where(keep, x, 0)
 
 
-def softmax(
-  logits: Float[Array, 'M N Q S'],
-  bias: Float[Array, 'M N Q S1'] | None,
-  mask: Bool[Array, '#M #N #Q S'] | None,
-) -> Float[Array, 'M N Q S']:
+def softmax(logits, bias, mask):
   """Return the weights of logits, with bias and mask as in `products.attend`."""
   if bias is not None:
     copies = logits.shape[-1] // bias.shape[-1]

@@ -287,11 +287,9 @@ class Bert(nn.Module):
     x = self.embeddings(ids, type_ids, train)
     x = partitioning.constrain(x, 'batch', 'length', 'embed')
     bias = self.attention_bias(ids.shape[1])
-    looped = 0
-    if not (backend.is_cpu() or self.is_initializing()):
-      looped = max(
-        0, len(self.layers) - 1
-      )  # The last may be asked for positions.
+    looped = len(self.layers) - 1  # The last may be asked for positions.
+    if looped < 1 or backend.is_cpu() or self.is_initializing():
+      looped = 0
     if looped:
       x = self._loop(x, mask, train, looped, bias)
     for layer in self.layers[looped:]:
