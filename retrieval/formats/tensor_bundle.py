@@ -62,11 +62,7 @@ def exists(prefix: str | os.PathLike) -> bool:
 
 
 class Bundle:
-  """One opened bundle.
-
-  Attributes:
-    entries: variable -> its type, shape and place, sorted by name.
-  """
+  """One opened bundle; `entries` are type, shape and place by variable, sorted."""
 
   def __init__(self, prefix: str | os.PathLike):
     """Read the index; `prefix` is the path of the files, with or without .index."""

@@ -39,9 +39,8 @@ def _kind() -> str:
 def devices() -> list[jax.Device]:
   """Return `jax.devices()`.
 
-  Raises:
-    RuntimeError: where this machine has an accelerator, but JAX has only the CPU and
-      was not told so.
+  RuntimeError where this machine has an accelerator, but JAX has only the CPU and was
+  not told so.
   """
   listed = jax.devices()
   files = device_files.paths()

@@ -62,11 +62,7 @@ def compiled(
 
 
 class BatchEncoder:
-  """Encoder of rows of ids in length-bucketed batches, sharded over devices.
-
-  Attributes:
-    params: parameters of `encode`, on the devices.
-  """
+  """Encoder of rows of ids in length-bucketed batches, sharded over devices."""
 
   def __init__(
     self,
@@ -112,10 +108,8 @@ class BatchEncoder:
   ) -> Iterator[tuple[list[int], np.ndarray]]:
     """Yield the results of batches: numbers of rows [n], and [n, ...] of each.
 
-    `encode` may return an array of any rank; arguments are those of a call.
-
-    Raises:
-      ValueError: if a value is not finite.
+    `encode` may return an array of any rank; arguments are those of a call. ValueError
+    for a value that is not finite.
     """
     in_flight = collections.deque()
     done = 0

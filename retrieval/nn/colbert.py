@@ -128,10 +128,9 @@ class ColbertEncoder:
   def score(
     self, queries: Sequence[str], passages: Sequence[Sequence[str]]
   ) -> list[np.ndarray]:
-    """Score the passages of each query; an equal passage is encoded once.
+    """Score the passages of each query: [len(passages[i])] float32, larger is better.
 
-    Returns:
-      For each query scores [len(passages[i])] float32; larger is better.
+    An equal passage is encoded once.
     """
     queries = arguments.texts(queries, 'queries')
     passages = arguments.lists(passages, 'passages')

@@ -228,11 +228,8 @@ class Embedder:
   ) -> np.ndarray:
     """Return vectors [len(texts), dimension] float32 of passages, in their order.
 
-    Args:
-      texts: texts; the prompt of passages and a text are cut to `max_length` tokens.
-
-    Raises:
-      ValueError: if a vector is not finite.
+    The prompt of passages and a text are cut to `max_length` tokens. ValueError if a
+    vector is not finite.
     """
     texts = arguments.texts(texts, 'texts')
     prompt = self.sentence.passage_prompt
@@ -267,8 +264,7 @@ def read_tokenizer(
 ) -> tokenizers.Tokenizer:
   """Read a tokenizer, which lowers the case of texts where `lengths` say so.
 
-  Raises:
-    ValueError: if it is missing or damaged, or has more than `vocab_size` tokens.
+  ValueError if it is missing or damaged, or has more than `vocab_size` tokens.
   """
   file = folder / 'tokenizer.json'
   if not file.is_file():

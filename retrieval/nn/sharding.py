@@ -84,10 +84,7 @@ def make_rules(
 
   `overrides` maps logical axes to a mesh axis, a list of mesh axes, or '' for
   none. Where a mesh axis is already taken by an earlier dimension of the same
-  array, the later one is replicated.
-
-  Raises:
-    ValueError: for an unknown logical or mesh axis.
+  array, the later one is replicated. ValueError for an unknown axis.
   """
   table = dict(RULES)
   for name, axes in dict(overrides or {}).items():
@@ -195,9 +192,8 @@ def batch_sharding(
 ) -> NamedSharding:
   """Return the sharding of a batch: its rows over data and fsdp.
 
-  Raises:
-    ValueError: if `batch_size` rows do not divide over the mesh, for each of
-      the `accumulate_steps` microbatches, or the mesh not over the processes.
+  ValueError if `batch_size` rows do not divide over the mesh, for each of the
+  `accumulate_steps` microbatches, or the mesh not over the processes.
   """
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):

@@ -31,11 +31,7 @@ class Document:
 
 
 class BadRecord(ValueError):
-  """A record that cannot be a document.
-
-  Attributes:
-    reason: category under which the record is counted.
-  """
+  """A record that cannot be a document, counted under its `reason`."""
 
   def __init__(self, reason: str, where: str, message: str):
     super().__init__(f'{where}: {message}')
@@ -71,10 +67,8 @@ class Fields:
 
     BEIR's '_id' stands for 'id'. Ids and titles may be whole numbers. A title that
     is missing or null is empty, and so is a null text; a list of texts, KILT's, is
-    joined. Metadata stand beside the text or in a field 'metadata', BEIR's.
-
-    Raises:
-      BadRecord: for another field that is missing or not a string, naming `where`.
+    joined. Metadata stand beside the text or in a field 'metadata', BEIR's. BadRecord
+    names `where` another field is missing or not a string.
     """
     key = self.id
     if key == 'id' and 'id' not in record and '_id' in record:

@@ -156,8 +156,7 @@ def _records(
 ) -> Iterator[tuple[str, Any]]:
   """Name the cells of rows; None for a heading and for a blank row.
 
-  Args:
-    numbered: matches the first row, with tabs, of a file of id, text, maybe title.
+  `numbered` matches the first row, with tabs, of a file of id, text, maybe title.
   """
   names: list[str] = []
   for where, row in rows:
@@ -277,8 +276,7 @@ def read_wikiextractor(
 ) -> base.Records:
   """Read WikiExtractor's <doc> elements, or its JSON lines (--json).
 
-  Args:
-    unescape: whether &amp; and &lt;, as it writes by default, become & and <.
+  `unescape`: whether &amp; and &lt;, as it writes by default, become & and <.
   """
   _, line = next(text_files.lines(file.path, limit), ('', ''))
   is_json = isinstance(line, str) and line.startswith('{')

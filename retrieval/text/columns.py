@@ -38,11 +38,7 @@ def encode(
 
 
 class Columns:
-  """The metadata of a token store's documents.
-
-  Attributes:
-    names: of the fields; none in a store without metadata.
-  """
+  """The metadata of a token store's documents; `names` are those of its fields."""
 
   def __init__(self, tokens: array_store.Store):
     self._tokens = tokens

@@ -106,12 +106,7 @@ class JoinedTokens(tokens_lib.TokenStore):
 
 
 class _Joined(passages.Passages):
-  """The passages of several stores of one kind.
-
-  Attributes:
-    parts: the stores.
-    folders: their names.
-  """
+  """The passages of `parts`, stores of one kind, and the names of their `folders`."""
 
   def __init__(self, parts: Sequence[passages.Passages], names: Sequence[str]):
     self.parts, self.folders = parts, names

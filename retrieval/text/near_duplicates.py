@@ -104,7 +104,8 @@ def build_duplicate_store(
   """List the training documents to drop; resume at the first missing shard.
 
   A published list of the same settings stays, whatever evaluation sets it was
-  compared with: `compared_with` names them.
+  compared with: `compared_with` names them. ValueError for one of other settings, and
+  for another tokenizer.
 
   Args:
     valid_fraction: share of documents that are held out, 'valid' and 'test'.
@@ -118,9 +119,6 @@ def build_duplicate_store(
     ascending order, `duplicate_of` [n] int64, whose numbers continue after
     those of `tokens` through each of `evaluation`, and `similarity` [n]
     float32.
-
-  Raises:
-    ValueError: for another tokenizer, or a list of other settings at `path`.
   """
   for source in (tokens, *evaluation):
     source.check_tokenizer(tokenizer)

@@ -205,12 +205,7 @@ def build_token_store(
 
 
 class TokenStore:
-  """Documents as token rows, memory-mapped.
-
-  Attributes:
-    with_text: whether the store keeps the texts.
-    metadata: columns of the documents' further fields.
-  """
+  """Documents as token rows, memory-mapped, perhaps `with_text` and `metadata`."""
 
   def __init__(self, path: str | os.PathLike | array_store.Store):
     self.store = array_store.Store.open(path, KIND)
