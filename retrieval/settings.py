@@ -79,11 +79,6 @@ class SettingsError(ValueError):
     shown = shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'
     return f'{field}={shown}: expected {expected}.'
 
-  def within(self, section: str) -> 'SettingsError':
-    """Return the same error, its field named from the section on."""
-    field, value, expected = self.args
-    return SettingsError(f'{section}.{field}', value, expected)
-
 
 def check(instance: Any) -> None:
   """Hold each field of a dataclass to its annotation; a `__post_init__`.
@@ -130,13 +125,18 @@ def build(
         value = tuple(value)  # of JSON
       check_value(f'{name}.{key}', value, hint)
     values[key] = value
-  missing = set(required(cls)) - set(values)
-  if missing:
+  needed = {
+    x.name
+    for x in dataclasses.fields(cls)
+    if x.default is x.default_factory is dataclasses.MISSING
+  }
+  if missing := needed - set(values):
     raise ValueError(f'{name} lacks {sorted(missing)}.')
   try:
     return cls(**values)
   except SettingsError as error:
-    raise error.within(name) from None
+    field, *others = error.args
+    raise SettingsError(f'{name}.{field}', *others) from None
   except ValueError as error:  # of fields that contradict each other
     raise ValueError(f'{name}: {error}') from None
 
@@ -158,15 +158,6 @@ def renamed(
   for name, value in fields.items():
     check_value(f'{source}: {name}', value, known[names[name]])
   return {names[name]: value for name, value in fields.items()}
-
-
-def required(cls: type) -> list[str]:
-  """Names of the fields without a default."""
-  return [
-    field.name
-    for field in dataclasses.fields(cls)
-    if field.default is field.default_factory is dataclasses.MISSING
-  ]
 
 
 @functools.cache

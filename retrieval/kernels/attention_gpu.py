@@ -81,7 +81,8 @@ def backward(sizes, arrays, segments, out, sums, g):
   inner = jnp.einsum(
     'hnqk,hnqk->hnq', g, out, preferred_element_type=jnp.float32
   )[:, :, None]
-  narrow = sizes.narrow()
+  # Blocks small enough for a backward pass
+  narrow = sizes._replace(query_block=min(sizes.query_block, blocks_lib.KEYS))
   blocks = blocks_lib.Blocks(narrow, arrays)
   operands, by_queries, by_keys = blocks.operands(arrays, segments)
   all_of = arrays, operands, (sums, inner, g)

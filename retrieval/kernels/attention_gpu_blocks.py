@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from retrieval.kernels import attention_arrays as common, backend
 
-_QUERIES, _KEYS = 128, 64  # of a block, at most
+QUERIES, KEYS = 128, 64  # of a block, at most
 _LEAST = 16  # rows of a block and width of a head
 _MOST = 6e4  # logit by distance in float16
 
@@ -35,11 +35,7 @@ class Sizes(NamedTuple):
     """Relative keys, padded: no two places of logits by distance are the same."""
     if self.causal:
       return self.num_queries
-    return common.up(self.num_queries + self.key_length, _KEYS)
-
-  def narrow(self):
-    """The same with blocks small enough for a backward pass."""
-    return self._replace(query_block=min(self.query_block, _KEYS))
+    return common.up(self.num_queries + self.key_length, KEYS)
 
   def blocks_seen(self, i, num_keys):
     """Blocks of the keys that block i of the queries goes over."""
@@ -56,10 +52,10 @@ def sizes_of(
 ) -> Sizes:
   """Choose blocks; their sizes are powers of two."""
   del positions
-  query_block = min(_QUERIES, _power(num_queries))
-  if query_block == _QUERIES and common.up(num_queries, _KEYS) % _QUERIES:
-    query_block = _KEYS  # less padding
-  key_block = min(_KEYS, _power(key_length))
+  query_block = min(QUERIES, _power(num_queries))
+  if query_block == QUERIES and common.up(num_queries, KEYS) % QUERIES:
+    query_block = KEYS  # less padding
+  key_block = min(KEYS, _power(key_length))
   if causal:
     padded = common.up(
       max(num_queries, key_length), max(query_block, key_block)
