@@ -10,6 +10,7 @@ paper's tagger was trained on CoNLL-2003 and is not published.
 import array
 from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
+import functools
 import hashlib
 import itertools
 import re
@@ -76,12 +77,8 @@ def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
     raise ValueError(
       f"Tagger {config.kind!r}: expected 'spacy', 'dates' or 'spacy+dates'."
     )
-  taggers: list[Tagger] = [
-    DateTagger()
-    if part == 'dates'
-    else SpacyTagger(config.model, config.labels)
-    for part in parts
-  ]
+  spacy = functools.partial(SpacyTagger, config.model, config.labels)
+  taggers = [DateTagger() if part == 'dates' else spacy() for part in parts]
   return taggers[0] if len(taggers) == 1 else CombinedTagger(taggers)
 
 

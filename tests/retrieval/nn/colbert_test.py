@@ -50,22 +50,7 @@ def test_rows_without_a_closing_token_are_cut(tmp_path):
   assert rows == [[first, mill, mill, mill], [first, mill]]
 
 
-def test_vectors_do_not_depend_on_the_batch(encoder):
-  together = encoder.passages(PASSAGES)
-  np.testing.assert_allclose(
-    np.linalg.norm(together.values, axis=1), 1, atol=1e-5
-  )
-  starts = [0, *together.ends[:-1]]
-  for text, start, end in zip(PASSAGES, starts, together.ends, strict=True):
-    alone = encoder.passages([text])
-    assert alone.ends.tolist() == [end - start]
-    np.testing.assert_allclose(
-      alone.values, together.values[start:end], atol=2e-6
-    )
-  assert encoder.passages([]).values.shape == (0, 8)
-
-
-def test_scores_equal_a_slow_loop(encoder):
+def test_scores_equal_a_slow_loop_over_passages_alone(encoder):
   asked = [PASSAGES, [PASSAGES[2], PASSAGES[0]]]
   found = encoder.score(QUERIES, asked)
   assert [x.shape for x in found] == [(4,), (2,)]
@@ -76,6 +61,7 @@ def test_scores_equal_a_slow_loop(encoder):
     wanted = [_slow(query, encoder.passages([text]).values) for text in texts]
     np.testing.assert_allclose(scores, wanted, rtol=1e-5)
   assert encoder.score(['mill'], [[]])[0].shape == (0,)
+  assert encoder.passages([]).values.shape == (0, 8)
 
 
 @pytest.mark.parametrize('attend', [False, True])
