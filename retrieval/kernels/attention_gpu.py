@@ -39,10 +39,11 @@ def forward(sizes, arrays, segments):
       start = number * sizes.key_block
       place = pl.ds(start, sizes.key_block)
       j = jax.lax.rem(start, sizes.key_length)
-      j, k = blocks_lib.iota(sizes.key_block, j), keys[place, :]
+      k, of_keys = keys[place, :], key_segments[place]
+      j = blocks_lib.iota(sizes.key_block, j)
       distances = by_distance[0] if has_positions else None
       logits, seen = blocks_lib.logits_of(
-        sizes, q, k, distances, query_segments, key_segments[place], i, j
+        sizes, q, k, distances, query_segments, of_keys, i, j
       )
       logits = jnp.where(seen, logits, common.HIDDEN)
       higher = jnp.maximum(most, logits.max(axis=1))
@@ -133,8 +134,9 @@ def _of_keys(blocks, specs, arrays, operands, rest):
     zeros = jnp.zeros(k.shape, jnp.float32)
     turns = copies * (blocks.query_blocks - first)
     sums_of_blocks = jax.lax.fori_loop(0, turns, step, (zeros, zeros))
-    for ref, total in zip((d_keys, d_values), sums_of_blocks, strict=True):
-      ref[...] = total.astype(ref.dtype)
+    d_keys[...], d_values[...] = (
+      x.astype(d_keys.dtype) for x in sums_of_blocks
+    )
 
   return blocks.call(
     kernel,

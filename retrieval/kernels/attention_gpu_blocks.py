@@ -97,8 +97,8 @@ def iota(size: int, start=0):
 
 def place_of(sizes: Sizes, i, j):
   """Where the logits by distance of queries i and keys j of one copy are."""
-  first = sizes.num_queries - 1 + j[None, :]  # of the first query
-  return first + i[:, None] * (sizes.num_distances - 1)
+  rows = i[:, None] * (sizes.num_distances - 1) + (sizes.num_queries - 1)
+  return rows + j[None, :]
 
 
 def logits_of(
