@@ -16,13 +16,8 @@ def listed(values: Any, name: str) -> Any:
   """Return texts; a single text becomes a list of one.
 
   Lists, tuples and arrays are looked through. Other iterables, which may read their
-  texts from a store, are returned as they are.
-
-  Args:
-    name: of the argument, for messages.
-
-  Raises:
-    ValueError: for anything else than texts.
+  texts from a store, are returned as they are. ValueError with the argument's `name` for
+  anything else than texts.
   """
   if isinstance(values, str):
     return [values]

@@ -84,10 +84,7 @@ def check(instance: Any) -> None:
   """Hold each field of a dataclass to its annotation; a `__post_init__`.
 
   Annotations that are not numbers, strings, literals, or tuples and mappings of
-  these accept anything.
-
-  Raises:
-    SettingsError: for the first field that does not fit.
+  these accept anything. SettingsError for the first field that does not fit.
   """
   for name, hint in hints(type(instance)).items():
     check_value(name, getattr(instance, name), hint)
@@ -146,12 +143,8 @@ def renamed(
 ) -> dict[str, Any]:
   """Return fields of a dataclass by other names for them; None is left out.
 
-  Args:
-    stated: values by the other names, more than these too.
-    names: the other name -> the field.
-
-  Raises:
-    SettingsError: naming `source` and the other name of a value that does not fit.
+  `names` are by the others, and so are `stated` values, more than these too. SettingsError
+  with `source` and the other name of a value that does not fit.
   """
   known = hints(cls)
   fields = {x: stated[x] for x in names if stated.get(x) is not None}

@@ -95,6 +95,11 @@ def test_names_a_nested_field_in_full():
     settings.build(Outer, {'size': 2, 'inner': {'rate': 1.0}}, 'config.x')
 
 
+def test_names_a_field_that_is_missing():
+  with pytest.raises(ValueError, match=r"^config\.x lacks \['size'\]"):
+    settings.build(Outer, {'seed': 1}, 'config.x')
+
+
 def test_names_the_section_of_fields_that_contradict_each_other():
   with pytest.raises(ValueError, match=r'^config\.x: size and seed are equal'):
     settings.build(Outer, {'size': 2, 'seed': 2}, 'config.x')
