@@ -133,15 +133,10 @@ def test_block_records_are_read():
   assert block_records.count(RECORDS) == len(expected) == 8
 
 
-def _texts():
+def test_long_and_repeated_records(tmp_path):
   rng = np.random.default_rng(0)
   texts = [rng.bytes(n) for n in (0, 1, 255, 256, 70_000, *range(2000))]
   texts[1700] = texts[900]  # one object twice
-  return texts
-
-
-def test_long_and_repeated_records(tmp_path):
-  texts = _texts()
   file = tmp_path / 'records.npy'
   np.save(file, np.array(texts, object), allow_pickle=True)
   assert list(block_records.read(file)) == texts

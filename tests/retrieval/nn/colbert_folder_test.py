@@ -18,10 +18,6 @@ KINDS = [
 ]
 
 
-def _expected(library):
-  return json.loads((DATA / f'colbert_{library}.json').read_text())
-
-
 def _load(folder):
   model = colbert_folder.read(folder)
   return colbert.ColbertEncoder(*model, devices=jax.devices()[:1])
@@ -31,7 +27,8 @@ def _load(folder):
 def test_vectors_and_scores_equal_the_library(tmp_path, library, kind):
   folder = colbert_folders.save(tmp_path / 'a', library, kind)
   assert colbert_folder.is_model(folder)
-  encoder, expected = _load(folder), _expected(library)[kind]
+  expected = json.loads((DATA / f'colbert_{library}.json').read_text())[kind]
+  encoder = _load(folder)
   vectors = encoder.passages(colbert_folders.PASSAGES)
   passages = np.split(vectors.values, vectors.ends[:-1])
   queries = encoder.queries(colbert_folders.QUERIES)

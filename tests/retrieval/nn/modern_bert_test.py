@@ -27,11 +27,6 @@ def _hidden(config, params, ids, mask, positions=None):
   return model.apply({'params': params}, ids, mask, None, positions).hidden
 
 
-def _embedder(path, **how):
-  devices = jax.devices()[:1]
-  return embedders.Embedder.load(path, dtype='float32', devices=devices, **how)
-
-
 @pytest.fixture(scope='module', params=modern_berts.KINDS)
 def kind(request):
   return request.param
@@ -84,7 +79,8 @@ def test_tokens_equal_transformers(folder, kind):
 def test_vectors_equal_sentence_transformers(folder, kind):
   texts = [x for x in modern_berts.TEXTS if '[MASK]' not in x]
   expected = EXPECTED[kind]
-  embedder = _embedder(folder)
+  one = {'dtype': 'float32', 'devices': jax.devices()[:1]}
+  embedder = embedders.Embedder.load(folder, **one)
   assert embedder.max_length == 64
   passages = embedder.embed_texts(texts)
   np.testing.assert_allclose(passages, expected['passages'], atol=2e-6)

@@ -44,14 +44,10 @@ def _value_and_grads(name):
   return jax.jit(jax.value_and_grad(_objective(name), (0, 1)))
 
 
-def _softmax(x):
-  x = np.exp(x - x.max())
-  return x / x.sum()
-
-
 def _slow_row(name, s, g, positives):
   """Loss of one row; `s` [k], `g` [k, l] hold what is valid only."""
-  p = _softmax(s)
+  p = np.exp(s - s.max())
+  p /= p.sum()
   if name == 'marginal_token':
     return -sum(np.log((p * np.exp(g[:, t])).sum()) for t in range(g.shape[1]))
   if name == 'marginal_seq':

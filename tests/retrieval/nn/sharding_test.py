@@ -14,11 +14,6 @@ import pytest
 from retrieval.nn import partitioning, sharding
 
 
-def _boxed(names, shape):
-  init = nn.with_logical_partitioning(nn.initializers.zeros, names)
-  return jax.eval_shape(lambda: {'w': init(jax.random.key(0), shape)})
-
-
 def test_mesh_is_auto_and_fills():
   mesh = sharding.make_mesh(data=-1, fsdp=2, tensor=2)
   assert dict(mesh.shape) == {'data': 2, 'fsdp': 2, 'tensor': 2}
@@ -66,7 +61,9 @@ def test_an_unknown_axis_raises():
 def test_dimension_that_does_not_divide_is_replicated_and_named(caplog):
   mesh = sharding.make_mesh(1, 4, 2)
   with caplog.at_level(logging.WARNING, logger='absl'):
-    found = sharding.tree_shardings(_boxed(('embed', 'mlp'), (6, 4)), mesh)
+    init = partitioning.partitioned(nn.initializers.zeros, 'embed', 'mlp')
+    boxed = jax.eval_shape(lambda: {'w': init(jax.random.key(0), (6, 4))})
+    found = sharding.tree_shardings(boxed, mesh)
   assert found['w'].spec == P(None, 'tensor')
   assert "['w']: dimension 0 (embed) of size 6" in caplog.text
 

@@ -33,22 +33,19 @@ def data(tmp_path_factory):
   ]
   corpus = json_corpus.write(root, rows)
   tiny_blocks.write_vocabulary(root / 'tokenizer')
-  return corpus, root, _build(corpus, root, 'texts', with_text=True)
+  return corpus, root, _build(corpus, root, 'texts')
 
 
-def _build(corpus, root, name, tokenizer='tokenizer', **settings):
+def _build(corpus, root, name, documents_per_shard=2, num_processes=1):
   return tokens_lib.build_token_store(
     root / name,
     corpus,
-    root / tokenizer,
-    **{'with_title': False, 'documents_per_shard': 2} | settings,
+    root / 'tokenizer',
+    with_title=False,
+    with_text=True,
+    documents_per_shard=documents_per_shard,
+    num_processes=num_processes,
   )
-
-
-def _slices(tokens, i):
-  """The text that each token of a document stands for."""
-  raw = tokens.text_bytes(i)
-  return [raw[start:limit].decode() for start, limit in tokens.token_bytes(i)]
 
 
 def _plain(text):
@@ -57,18 +54,10 @@ def _plain(text):
   return ''.join(x for x in decomposed if unicodedata.category(x) != 'Mn')
 
 
-def test_one_shard_starts_no_process(data, tmp_path):
+def test_one_shard_starts_no_process(data):
   corpus, root, tokens = data
   with mock.patch.object(executors.Processes, 'run') as started:
-    made = tokens_lib.build_token_store(
-      tmp_path / 'tokens',
-      corpus,
-      root / 'tokenizer',
-      with_title=False,
-      with_text=True,
-      documents_per_shard=len(TEXTS) + 1,
-      num_processes=2,
-    )
+    made = _build(corpus, root, 'one', len(TEXTS) + 1, num_processes=2)
     assert not started.called
   for i in range(len(TEXTS)):
     np.testing.assert_array_equal(made.document(i), tokens.document(i))
@@ -79,7 +68,8 @@ def test_bytes_of_tokens_are_their_wordpieces(data):
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   unknown = []
   for i in range(len(TEXTS)):
-    ids, slices = tokens.document(i), _slices(tokens, i)
+    ids, raw = tokens.document(i), tokens.text_bytes(i)
+    slices = [raw[low:high].decode() for low, high in tokens.token_bytes(i)]
     assert len(ids) == len(slices) and slices[0] == ''
     spans = tokens.token_bytes(i)
     assert spans.dtype == np.int32 and (np.diff(spans[:, 0]) >= 0).all()
@@ -94,6 +84,6 @@ def test_bytes_of_tokens_are_their_wordpieces(data):
 
 def test_processes_write_the_same_bytes(data):
   corpus, root, tokens = data
-  _build(corpus, root, 'two', with_text=True, num_processes=2)
+  _build(corpus, root, 'two', num_processes=2)
   found = tiny_stores.file_hashes(root / 'two')
   assert found == tiny_stores.file_hashes(tokens.path)
