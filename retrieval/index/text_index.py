@@ -159,16 +159,15 @@ class TextIndex:
   @functools.cached_property
   def retriever(self) -> retriever_lib.Retriever:
     """The retriever of chunks by text."""
+
+    def exact():
+      return searchers.exact_of(self.searcher, self._vectors.array('vectors'))
+
     return retriever_lib.Dense(
       self.chunks,
       self.searcher,
       self.index.fingerprint,
-      self._vectors
-      and (
-        lambda: searchers.exact_of(
-          self.searcher, self._vectors.array('vectors')
-        )
-      ),
+      exact if self._vectors else None,
       embedder=lambda: self.embedder,
     )
 
