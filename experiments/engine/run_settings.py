@@ -31,7 +31,6 @@ class Questions:
   train: tuple[str, ...] = ()
   dev: tuple[str, ...] = ()
   max_train: settings.Count = 0  # of all sets together; 0: all questions
-  max_dev: settings.Count = 0
   # Whether files may hold another number of questions than is published.
   allow_other_counts: bool = False
 

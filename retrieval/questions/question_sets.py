@@ -258,7 +258,8 @@ def of_field(sets: Any, name: str) -> list[question_files.Question]:
     field=f'questions.{name}',
   )
   questions = [question for one in loaded for question in one.questions]
-  return questions[: getattr(sets, f'max_{name}') or None]
+  most = sets.max_train if name == 'train' else 0
+  return questions[: most or None]
 
 
 def check_questions(config: Any) -> None:

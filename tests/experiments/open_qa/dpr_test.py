@@ -144,10 +144,9 @@ def test_held_out_questions(data):
     for examples, rows in (splits['train'], splits['valid'])
   ]
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
-  fields = {'questions.dev': (_spec(data),), 'questions.max_dev': 9}
-  config = _config(data, **fields)
+  config = _config(data, **{'questions.dev': (_spec(data),)})
   splits = dpr_task.make_splits(config, folder)
-  assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
+  assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 16]
 
 
 def test_a_run_learns_and_starts_another(data, tmp_path):
