@@ -4,30 +4,42 @@
 
 On held-out sentences with a masked span: log-probability, accuracy and exact spans
 with the retrieved documents, with the null document only, and with random documents.
-For files of questions: zero-shot recall before and after training, beside BM25 on the
-same blocks.
+For files of questions: zero-shot recall, the share of questions with an answer in k
+blocks, before and after training, beside BM25 on the same blocks. Before fine-tuning
+there is no reader, but an answer in the text of the first 5 blocks shows that the
+retriever works (Guu et al. 2020, table 2). DPR's top-k accuracy is the same measure by
+another rule of `retrieval.questions.answers`.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import itertools
 import pathlib
 from typing import Any
 
 from absl import logging
+import numpy as np
 
 from experiments.engine import evaluations, progress, reports
 from experiments.realm import (
   config as config_lib,
-  recall,
   starts,
   task as realm_task,
 )
 from realm_jax.data import pipeline
 from realm_jax.trained import embedders, explain, loading, realm
 from retrieval import settings
+from retrieval.index import text_index
+from retrieval.questions import answer_search, bootstrap, question_files
+from retrieval.text import blocks as blocks_lib
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
+_BATCH = 256  # questions in a call of the retriever
+# [b] questions, k -> [b, k] int64 block ids, best first; -1 is no block.
+Retrieve = Callable[[Sequence[str], int], np.ndarray]
+KS = (1, 5, 20, 100)
+_RULES = ('substring', 'dpr')  # of answers that are strings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,14 +72,15 @@ def evaluate(
   blocks = trained.data.blocks.fingerprint
   evaluations.write(path, rows, blocks=blocks, **result)
   if options.questions:
-    data, words = trained.data, recall.words(trained.data)
+    data = trained.data
+    words = text_index.TextIndices(data.root, data.blocks).words('bm25')
     start = starts.untrained(run, data, trained.index_folder)
     retrievers = {
       'before': _dense(open_index(start), start),
       f'step {trained.step}': _dense(index, trained),
       'BM25': lambda texts, k: words.search(texts, k)[0],
     }
-    rows = recall.measure(
+    rows = measure_recall(
       retrievers, data.blocks, options.questions, options.max_questions
     )
     _print_recall([row.facts for row in rows])
@@ -83,9 +96,74 @@ def open_index(trained: realm.TrainedRealm) -> embedders.BlockIndex:
 
 def _dense(
   index: embedders.BlockIndex, trained: realm.TrainedRealm
-) -> recall.Retrieve:
+) -> Retrieve:
   tokenizer, layout = trained.data.tokenizer, trained.layout
   return lambda texts, k: index.retrieve_texts(texts, k, tokenizer, layout)
+
+
+def first_hits(
+  retrieve: Retrieve,
+  blocks: blocks_lib.BlockStore,
+  questions: Sequence[question_files.Question],
+  update: Callable[[int, int], None],
+) -> dict[str, np.ndarray]:
+  """Rank the first block with an answer among the first `KS[-1]`.
+
+  Args:
+    questions: the questions of one file, all of one kind.
+
+  Returns:
+    Rule ('regex' for regular expressions, else each of `_RULES`) -> [n] ranks from 0,
+    infinity for none.
+  """
+  rules = {x: x for x in _RULES}
+  if questions[0].kind == 'regex':
+    rules = {'regex': 'dpr'}
+  searches = {
+    name: answer_search.QuestionSearch(blocks, rule)
+    for name, rule in rules.items()
+  }
+  ranks: dict[str, list[np.ndarray]] = {rule: [] for rule in rules}
+  for low in range(0, len(questions), _BATCH):
+    batch = questions[low : low + _BATCH]
+    ids = np.asarray(retrieve([x.question for x in batch], KS[-1]))
+    for rule, search in searches.items():
+      hits = search.find(ids, batch)
+      ranks[rule].append(np.where(hits.any(1), hits.argmax(1), np.inf))
+    update(low + len(batch), len(questions))
+  return {rule: np.concatenate(parts) for rule, parts in ranks.items()}
+
+
+def measure_recall(
+  retrievers: Mapping[str, Retrieve],
+  blocks: blocks_lib.BlockStore,
+  files: Sequence[str],
+  max_questions: int = 0,
+) -> list[evaluations.Row]:
+  """Measure the recall of retrievers on files of questions.
+
+  Args:
+    max_questions: of each file, the first ones; 0: all.
+
+  Returns:
+    Rows whose facts are questions_file, retriever, rule, questions (their number) and
+    recall@k: {mean, low, high}, a 95 % interval of a bootstrap over questions; by
+    file.
+  """
+  rows = []
+  for file in files:
+    questions = question_files.read_questions(file)[: max_questions or None]
+    for name, retrieve in retrievers.items():
+      with progress.bar(f'{name} {file}', 'questions') as update:
+        ranks_by_rule = first_hits(retrieve, blocks, questions, update)
+      for rule, ranks in ranks_by_rule.items():
+        values = {f'recall@{k}': (ranks < k).astype(np.float64) for k in KS}
+        facts = {'questions_file': file, 'retriever': name, 'rule': rule}
+        facts |= {'questions': len(ranks)}
+        facts |= {k: vars(bootstrap.bootstrap(x)) for k, x in values.items()}
+        label = ', '.join((name, file, rule))
+        rows.append(evaluations.Row(name=label, values=values, facts=facts))
+  return rows
 
 
 def measure_utility(
@@ -152,7 +230,7 @@ def _print_utility(measures: dict[str, dict[str, Any]]) -> None:
 
 
 def _print_recall(rows: list[dict[str, Any]]) -> None:
-  heads = [f'recall@{k}' for k in recall.KS]
+  heads = [f'recall@{k}' for k in KS]
   lines = []
   for row in rows:
     name = f'{pathlib.Path(row["questions_file"]).stem} ({row["questions"]})'

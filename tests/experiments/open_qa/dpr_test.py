@@ -10,7 +10,7 @@ import pytest
 
 from configs import dpr_small
 from experiments.engine import configs, loop, metric_writer
-from experiments.open_qa import config as config_lib, dpr_task, mining
+from experiments.open_qa import config as config_lib, dpr_task
 from realm_jax.data import folder as realm_data
 from retrieval.index import text_index
 from retrieval.nn import sharding
@@ -66,7 +66,7 @@ def _config(data, **fields):
 
 
 def _mine(data, folder, retriever=None, questions=None, **fields):
-  return mining.mine(
+  return dpr_task.mine(
     folder,
     data.questions if questions is None else questions,
     data.blocks,
@@ -95,7 +95,7 @@ def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
 
 
 def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
-  monkeypatch.setattr(mining, 'SHARD', 5)
+  monkeypatch.setattr(dpr_task, 'SHARD', 5)
   calls = []
 
   def retriever(dies_after):

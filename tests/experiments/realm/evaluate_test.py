@@ -5,22 +5,24 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
-from experiments.realm import evaluate as evaluators, recall
+from experiments.realm import evaluate as evaluators
+from retrieval.questions import answers, question_files
 from tests.experiments.realm import tiny_realm, tiny_trained
 
 
 def test_evaluates_documents_and_retrievers(
   data, workdir, index, tmp_path, capsys, monkeypatch
 ):
-  measure, asked = recall.measure, {}
+  measure, asked = evaluators.measure_recall, {}
 
   def watched(retrievers, *arguments):
     asked.update(retrievers)
     return measure(retrievers, *arguments)
 
-  monkeypatch.setattr(recall, 'measure', watched)
+  monkeypatch.setattr(evaluators, 'measure_recall', watched)
   config, folder = tiny_realm.get_config(str(data)), tmp_path / 'run'
   shutil.copytree(workdir, folder)
   wanted = evaluators.Evaluate(questions=(f'{data}/questions.jsonl',))
@@ -44,7 +46,7 @@ def test_evaluates_documents_and_retrievers(
     (x, rule) for x in names for rule in ('substring', 'dpr')
   }
   for row in rows.values():
-    shares = [row[f'recall@{k}']['mean'] for k in recall.KS]
+    shares = [row[f'recall@{k}']['mean'] for k in evaluators.KS]
     # All blocks are among a hundred; two of three answers stand in one.
     assert shares == sorted(shares) and shares[-1] == pytest.approx(2 / 3)
     assert row['questions'] == 3
@@ -54,3 +56,51 @@ def test_evaluates_documents_and_retrievers(
   printed = capsys.readouterr().out
   for part in ('null only', 'minus null', *names, 'recall@100'):
     assert part in printed
+
+
+Q = question_files.Question
+QUESTIONS = (
+  Q('a', 'mill?', ('1066', 'crown was')),
+  Q('b', 'river?', ('Rome',)),
+  Q('c', 'what?', ('unknown',)),
+)
+PATTERNS = (Q('a', 'when?', ('1[0-9]+',), 'regex'),)
+
+
+def _retrieve(blocks):
+  """Returns a search that gives each question other blocks."""
+
+  def retrieve(texts, k):
+    rows = []
+    for text in texts:
+      rng = np.random.default_rng(len(text))
+      rows.append(rng.permutation(blocks.num_blocks)[:k])
+    ids = np.full((len(texts), k), -1)
+    for row, found in zip(ids, rows, strict=True):
+      row[: len(found)] = found
+    return ids
+
+  return retrieve
+
+
+@pytest.mark.parametrize(
+  'questions, batch', [(QUESTIONS, 1), (QUESTIONS, 9), (PATTERNS, 1)]
+)
+def test_ranks_are_those_of_each_rule(trained, questions, batch, monkeypatch):
+  monkeypatch.setattr(evaluators, '_BATCH', batch)
+  blocks, calls = trained.data.blocks, []
+  retrieve = _retrieve(blocks)
+  ranks_by_rule = evaluators.first_hits(
+    retrieve, blocks, questions, lambda *done: calls.append(done)
+  )
+  rules = ['regex'] if questions is PATTERNS else ['substring', 'dpr']
+  count = len(questions)
+  assert list(ranks_by_rule) == rules
+  assert calls[-1] == (count, count) and len(calls) == -(-count // batch)
+  for rule, ranks in ranks_by_rule.items():
+    tests = answers.make_rule(rule)
+    for question, rank in zip(questions, ranks, strict=True):
+      texts = blocks.texts(retrieve([question.question], blocks.num_blocks)[0])
+      holds = tests.compile(question.answers)
+      hits = [i for i, x in enumerate(tests.prepare(texts)) if holds(x)]
+      assert rank == (hits[0] if hits else np.inf)
