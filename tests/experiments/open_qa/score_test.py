@@ -32,15 +32,15 @@ def _predictions(path, *answers):
 def test_command(tmp_path, references):
   path = _predictions(tmp_path / 'p.jsonl', 'a0!', 'A0', 'A2', 'A3')
   command = [sys.executable, '-m', 'experiments.score', path, '--output']
-  command += [f'--dataset={references}', f'--less={path}', '--max_questions=2']
+  command += [f'--dataset={references}', f'--less={path}', '--max_questions=3']
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   rows = [line.split()[:5] for line in done.stdout.splitlines()]
-  assert ['official_exact_match', '50.00', '-'] in [row[:3] for row in rows]
-  assert 'custom:test: 2 questions, 0 missing' in ' '.join(done.stdout.split())
+  assert ['official_exact_match', '66.67', '-'] in [row[:3] for row in rows]
+  assert 'custom:test: 3 questions, 0 missing' in ' '.join(done.stdout.split())
   report = json.loads((tmp_path / 'p.jsonl.scores.json').read_text())
-  assert report['metrics']['f1'] == {'mean': 0.5, 'low': None, 'high': None}
-  assert report['differences']['f1']['mean'] == 0 and report['count'] == 2
+  assert report['metrics']['f1'] == {'mean': 2 / 3, 'low': None, 'high': None}
+  assert report['differences']['f1']['mean'] == 0 and report['count'] == 3
   assert (report['dataset'], report['form']) == ('custom:test', 'predictions')
 
 
