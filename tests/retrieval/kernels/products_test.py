@@ -37,18 +37,17 @@ def _same_gradients(function, plain, *args):
       np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize('shapes', [((2, 3, 4), (4, 6)), ((5, 7), (7, 2))])
-def test_linear(shapes, kind):
-  _same_gradients(products.linear, lambda x, w: x @ w, *shapes)
+PRODUCTS = [
+  (products.linear, '...D,DF->...F', [(2, 3, 4), (4, 6)]),
+  (products.linear, 'XD,DF->XF', [(5, 7), (7, 2)]),
+  (products.scores, 'HXQK,HXSK->HXQS', [(2, 3, 5, 4), (2, 3, 7, 4)]),
+  (products.table_logits, 'XYD,VD->XYV', [(2, 3, 4), (7, 4)]),
+]
 
 
-def test_scores(kind):
-  _same_gradients(
-    products.scores,
-    lambda q, k: jnp.einsum('HXQK,HXSK->HXQS', q, k),
-    (2, 3, 5, 4),
-    (2, 3, 7, 4),
-  )
+@pytest.mark.parametrize(('function', 'plain', 'shapes'), PRODUCTS)
+def test_products(function, plain, shapes, kind):
+  _same_gradients(function, lambda *x: jnp.einsum(plain, *x), *shapes)
 
 
 @pytest.mark.parametrize('copies', [0, 1, 3])
@@ -75,15 +74,6 @@ def test_attend(copies, masked, dropped, kind):
   if copies:
     shapes.append((2, 2, 5, num_keys // copies))
   _same_gradients(ours, plain, *shapes)
-
-
-def test_logits_of_a_table(kind):
-  _same_gradients(
-    products.table_logits,
-    lambda x, table: jnp.einsum('XYD,VD->XYV', x, table),
-    (2, 3, 4),
-    (7, 4),
-  )
 
 
 def _operands_of_products(jaxpr):

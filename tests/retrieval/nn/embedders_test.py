@@ -16,9 +16,7 @@ from retrieval.kernels import backend
 from retrieval.nn import batch_encoder, embedders
 from tests.retrieval.nn import tiny_bert, tiny_embedder
 
-REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
-
-
+DATA = pathlib.Path(__file__).parents[2] / 'data'
 WORDS = 'the old mill ran past a river'.split()
 
 
@@ -28,7 +26,7 @@ def embedder(minilm):
 
 
 def test_equals_sentence_transformers(embedder):
-  rows = json.loads(REFERENCE.read_text())
+  rows = json.loads((DATA / 'minilm_reference.json').read_text())
   found = embedder.embed_texts([row['text'] for row in rows])
   vectors = np.asarray([row['vector'] for row in rows], np.float32)
   assert found.shape == vectors.shape and found.dtype == np.float32

@@ -94,15 +94,6 @@ def test_memory_is_bounded_whatever_a_small_file_unpacks_to(tmp_path, read):
     (gzip.compress(b'a') + b'b', 'a: .*to its end'),
     (_zst(b'a' * 99)[:-3], 'a: .*to its end'),
   ],
-  ids=[
-    'not utf-8',
-    'utf-16',
-    'utf-16 unmarked',
-    'nul',
-    'cut',
-    'extended',
-    'cut zst',
-  ],
 )
 def test_what_is_no_text_is_named(tmp_path, data, message):
   path = _write(tmp_path / 'a', data)

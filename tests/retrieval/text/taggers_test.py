@@ -143,26 +143,15 @@ def test_of_overlapping_spans_the_longest_counts():
   assert tagger.fingerprint != reverse.fingerprint
 
 
-def _annotated(*records):
-  return taggers.AnnotatedTagger((r['id'], r['spans']) for r in records)
-
-
 def _bytes(text, part):
   at = text.encode().index(part.encode())
   return at, at + len(part.encode())
 
 
 def test_given_spans_are_bytes_of_their_documents():
-  spans = [
-    _bytes(ANNOTATED, 'Paris'),
-    _bytes(ANNOTATED, '日本'),
-    _bytes(ANNOTATED, 'Zoë'),
-  ]
-  tagger = _annotated(
-    {'id': 'd2', 'spans': []},
-    {'id': 'other', 'spans': [[0, 1]]},
-    {'id': 'd1', 'spans': spans},
-  )
+  spans = [_bytes(ANNOTATED, x) for x in ('Paris', '日本', 'Zoë')]
+  annotations = ('d2', []), ('other', [[0, 1]]), ('d1', spans)
+  tagger = taggers.AnnotatedTagger(annotations)
   assert isinstance(tagger, taggers.Tagger)
   assert tagger.labels == ('SPAN',)
   want = [('Zoë', 'SPAN'), ('日本', 'SPAN'), ('Paris', 'SPAN')]
@@ -171,12 +160,10 @@ def test_given_spans_are_bytes_of_their_documents():
 
 
 def test_given_spans_have_a_fingerprint_of_their_own():
-  def fingerprint(*records):
-    return _annotated(*records).fingerprint
-
-  one, two = {'id': 'a', 'spans': [[0, 1]]}, {'id': 'b', 'spans': [[0, 1]]}
-  assert fingerprint(one) == fingerprint(dict(one))
-  assert fingerprint(one) != fingerprint(two)
+  one, same, other = (
+    taggers.AnnotatedTagger([(name, [[0, 1]])]).fingerprint for name in 'aab'
+  )
+  assert one == same != other
 
 
 def test_kinds_of_a_config(pipeline):

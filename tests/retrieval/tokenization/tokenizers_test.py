@@ -189,10 +189,9 @@ WORDPIECE_CASES = {
 
 
 @pytest.mark.parametrize('text', WORDPIECE_CASES)
-def test_wordpieces_and_byte_offsets(vocab_dir, text):
+def test_wordpieces_and_byte_offsets(wordpiece, text):
   tokens, parts = WORDPIECE_CASES[text]
-  tokenizer = tokenization.WordPieceTokenizer(vocab_dir)
-  ids, offsets = tokenizer.encode(text)
+  ids, offsets = wordpiece.encode(text)
   assert [VOCAB[i] for i in ids] == tokens.split()
   assert ids.dtype == np.int32 and offsets.dtype == np.int64
   assert offsets.shape == (len(ids), 2)
