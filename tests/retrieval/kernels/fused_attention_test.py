@@ -164,7 +164,5 @@ def test_what_no_kernel_takes_is_left_alone(kind):
 
   assert suits(2048)
   assert suits(8192) == (kind == 'gpu')  # TPUs hold all keys in vector memory
-  assert suits(64, width=512) == (
-    kind == 'tpu'
-  )  # GPUs have no room for a block
+  assert suits(64, width=512) == (kind == 'tpu')  # GPUs lack room for a block
   assert not suits(2048, 'float64')

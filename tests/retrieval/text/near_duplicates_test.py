@@ -120,9 +120,8 @@ def test_exactly_the_pairs_above_the_threshold_are_found(
 def test_what_is_added_is_neither_held_out_nor_dropped(stores, tmp_path):
   tokens, found = stores[0], _all_pairs(stores, 0.8)
   name = tokens.document_id
-  other = int(
-    next(iter(found.values()))[1]
-  )  # held out: a training document's like
+  # Held out: a training document's like
+  other = int(next(iter(found.values()))[1])
   of = {i for i, (_, held) in found.items() if held == other}
   kept = next(i for i in found if i not in of)
   store = _build(tmp_path / 'd', stores, added=[name(other), name(kept)])
