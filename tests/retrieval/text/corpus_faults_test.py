@@ -9,6 +9,7 @@ import pytest
 from tests.retrieval.text import json_corpus
 
 JSONL, DOCUMENTS = json_corpus.JSONL, json_corpus.DOCUMENTS
+article, squad = json_corpus.article, json_corpus.squad
 
 
 # Line 1 is good; what stands on line 2 or 3 is not.
@@ -69,11 +70,9 @@ def test_no_document_left(tmp_path):
 
 def test_a_fault_ends_an_article_of_squad(tmp_path):
   path = tmp_path / 'dev.json'
-  article = json_corpus.article('A', 'One.', 'Two.', 'Three.')
-  article['paragraphs'][1] = 'a'
-  path.write_bytes(
-    json_corpus.squad(article, json_corpus.article('B', 'Four.'))
-  )
+  first = article('A', 'One.', 'Two.', 'Three.')
+  first['paragraphs'][1] = 'a'
+  path.write_bytes(squad(first, article('B', 'Four.')))
   found = json_corpus.opened('squad', path, on_error='skip')
   assert [document.text for document in found] == ['One.', 'Four.']
   assert found.skipped == {'invalid JSON': 1}
@@ -81,9 +80,7 @@ def test_a_fault_ends_an_article_of_squad(tmp_path):
 
 @pytest.mark.parametrize('kind', ['squad', 'jsonl'])
 def test_a_damaged_list_is_skipped_like_other_bad_records(tmp_path, kind):
-  data = json_corpus.squad(
-    json_corpus.article('A', 'One.'), json_corpus.article('B', 'Two.')
-  )
+  data = squad(article('A', 'One.'), article('B', 'Two.'))
   if kind == 'jsonl':
     data = json.dumps([vars(document) for document in DOCUMENTS]).encode()
   (tmp_path / 'a.json').write_bytes(data[:-9])

@@ -286,14 +286,9 @@ def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
 
 def test_squad_paragraphs_are_documents(tmp_path):
   path = tmp_path / 'dev.json.xz'
-  path.write_bytes(
-    lzma.compress(
-      json_corpus.squad(
-        json_corpus.article('Super_Bowl_50', ' One.', 'Two.'),
-        json_corpus.article('Nice', 'Three'),
-      )
-    )
-  )
+  first = json_corpus.article('Super_Bowl_50', ' One.', 'Two.')
+  data = json_corpus.squad(first, json_corpus.article('Nice', 'Three'))
+  path.write_bytes(lzma.compress(data))
   assert json_corpus.read('squad', path) == [
     Document('dev.json.xz:0.0', 'Super Bowl 50', ' One.'),
     Document('dev.json.xz:0.1', 'Super Bowl 50', 'Two.'),
