@@ -14,25 +14,30 @@ arm's run of the same seed. Arms whose names begin with _ are trained for others
 
   bytes    of weights in float32 and of what the model looks up: tokens and index of
            words of RETRO and copies, keys and next tokens of kNN-LM
-  flops    of training, by `presets.flops_per_token`; a kNN-LM's keys count, too
-  seconds  of training, of a CPU; a kNN-LM's keys count, too
+  flops    of training, by `presets.flops_per_token`, and of all tokens that are read
+           for a kNN-LM's keys
+  seconds  of a CPU: steps of training times those of a step, and a kNN-LM's keys;
+           neighbors are found before, by experiments.prepare
 
 Under flops and seconds an arm without num_steps takes the steps that the budget
 allows. DATA is a folder of experiments.prepare with neighbors of a source of words, since
 an embedder's bytes and FLOPs would not count; its splits are --config.splits.
 
-A killed command goes on when run again. experiments.referee judges each arm's first
-seed. After each seed OUTPUT/<corpus>_<equal>.npz has the nats of each document,
-SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/overlap; the .json
-beside it has the costs. `experiments.tables.memories` writes the page.
+A killed command goes on when run again. Several may run in one workdir, each with other
+seeds. experiments.referee judges each arm's first seed. After each seed
+OUTPUT/<corpus>_<equal>.npz has, of all seeds that are finished, the nats of each
+document, SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/overlap; the
+.json beside it has the costs. `experiments.tables.memories` writes the page.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import contextlib
 import dataclasses
+import itertools
 import json
+import os
 import pathlib
-import time
+import shutil
 from typing import Any, Literal
 
 from absl import logging
@@ -40,28 +45,29 @@ import jax
 import numpy as np
 
 from experiments import compare, referee
-from experiments.engine import command, configs, reports, rooms
+from experiments.engine import (
+  command,
+  configs,
+  program as program_lib,
+  reports,
+  rooms,
+  tasks,
+)
 from experiments.retro import task as retro_task
 from retrieval import settings
+from retrieval.nn import sharding
 from retrieval.search import names
-from retrieval.store import array_store, checkpoints
+from retrieval.store import checkpoints, locks
 from retro_jax.data import folder as retro_data, windows
 from retro_jax.evaluation import leakage, reached
 from retro_jax.nn import presets
 from retro_jax.trained import loading
 
-FILE = 'arena.json'  # lock of a workdir
-_MADE = 'made.json'  # what a finished run was made from
-_SECONDS = 'seconds.json'
+LOCK = 'arena'  # role of the one writer of a seed's folder
+_MADE = 'made.json'  # of a finished arm: from what, in how many seconds
 _WEIGHT_BYTES = 4
-_TIMED_STEPS = 10, 40
+_WARM_STEPS, _TIMED_STEPS = 5, 25
 _JUDGED = 4  # documents and places of each, by the referee
-# Tables of results, and the row that counts, None for the first.
-_TABLES = {
-  'copying': ('copying.json', 'with n-grams of neighbors'),
-  'knn_lm': ('knn_lm.json', 'kNN-LM'),
-  'retro': ('evaluation.json', ''),
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +90,6 @@ class Config:
   num_seeds: settings.Size = 5
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     for name in (self.against, *self.arms):
       arm_of(self, name)
@@ -97,8 +102,7 @@ class Arm:
   name: str
   model: str  # arm that trains it: itself, or the one of @ARM
   file: str  # of configs/, with its argument
-  fields: Mapping[str, str]  # that all of its commands get
-  evaluation: Mapping[str, str]  # of config.evaluate
+  fields: Mapping[str, str]  # that its commands get
 
   @property
   def base(self) -> str:
@@ -108,7 +112,16 @@ class Arm:
   @property
   def copies(self) -> bool:
     """Whether n-grams of the neighbors are mixed in."""
-    return self.evaluation.get('evaluators') == 'copying'
+    return self.fields.get('evaluate.evaluators') == 'copying'
+
+  @property
+  def table(self) -> str:
+    """The table of its evaluation, and the row that counts, '' for the first."""
+    if self.base:
+      return 'knn_lm.json:kNN-LM'
+    if self.copies:
+      return 'copying.json:with n-grams of neighbors'
+    return 'evaluation.json:'
 
 
 def arm_of(config: Config, name: str) -> Arm:
@@ -116,25 +129,20 @@ def arm_of(config: Config, name: str) -> Arm:
   field = f'arms.{name}'
   if name not in config.arms:
     raise settings.SettingsError(field, None, f'one of {[*config.arms]}')
-  texts = config.arms[name]
-  pairs = [x.partition('=') for x in (*config.fields, *texts[1:])]
-  if not texts or not all(equals for _, equals, _ in pairs):
-    raise settings.SettingsError(
-      field, texts, 'a config or @ARM, then FIELD=VALUE'
+  try:
+    file, *changes = config.arms[name]
+    of_all, changes = (
+      dict(x.split('=', 1) for x in y) for y in (config.fields, changes)
     )
-  given = {key: value for key, _, value in pairs}
-  evaluation = {
-    key.removeprefix('evaluate.'): given.pop(key)
-    for key in [*given]
-    if key.startswith('evaluate.')
-  }
-  arm = Arm(name, name, texts[0], given, evaluation)
-  if texts[0].startswith('@'):
-    other = arm_of(config, texts[0][1:])
-    fields = {**other.fields, **given}
-    arm = Arm(name, other.model, other.file, fields, evaluation)
-  elif not (configs.FOLDER / f'{texts[0].partition(":")[0]}.py').is_file():
-    raise settings.SettingsError(field, texts[0], 'a file of configs/ or @ARM')
+  except ValueError:
+    expected = 'a config or @ARM, then FIELD=VALUE'
+    raise settings.SettingsError(field, config.arms[name], expected) from None
+  arm = Arm(name, name, file, of_all | changes)
+  if file.startswith('@'):
+    other = arm_of(config, file[1:])
+    arm = dataclasses.replace(other, name=name, fields=other.fields | changes)
+  elif not (configs.FOLDER / f'{file.partition(":")[0]}.py').is_file():
+    raise settings.SettingsError(field, file, 'a file of configs/ or @ARM')
   if arm.base:
     arm_of(config, arm.base)
   return arm
@@ -150,6 +158,7 @@ class Runs:
     for split in ('train', *config.splits):
       retro_data.DataFolder(self._data).chunks(split)
     self.arms = {name: arm_of(config, name) for name in config.arms}
+    self.shown = [x for x in self.arms.values() if not x.name.startswith('_')]
 
   def run_of(self, name: str, seed: int) -> pathlib.Path:
     """Folder of an arm's run."""
@@ -159,17 +168,15 @@ class Runs:
     """Build an arm's config, and the section of a verb from `more`."""
     name, colon, argument = arm.file.partition(':')
     config = configs.load(f'{configs.FOLDER / name}.py{colon}{argument}')
-    section = rooms.section(config.task, verb) if verb else None
     fields = {'data_dir': str(self._data), 'seed': str(seed), **arm.fields}
-    if verb == 'evaluate':
-      more = {**arm.evaluation, **more}
-    if section:
-      fields |= {f'{verb}.{key}': str(x) for key, x in more.items()}
+    fields |= {f'{verb}.{key}': str(x) for key, x in more.items()}
     overrides = [
       (key, str(self.run_of(x[1:], seed)) if x.startswith('@') else x)
       for key, x in fields.items()
+      if verb == 'evaluate' or not key.startswith('evaluate.')
     ]
     cls = rooms.config_class(config.task)
+    section = rooms.section(config.task, verb) if verb else None
     return configs.complete(config, overrides, cls, section)
 
   def call(self, arm: Arm, seed: int, verb: str, folder: pathlib.Path, **more):
@@ -180,64 +187,60 @@ class Runs:
     jax.clear_caches()
 
   def make(self, arm: Arm, seed: int) -> None:
-    """Train an arm, or build its datastore, unless that is done."""
-    folder = self.run_of(arm.name, seed)
+    """Train an arm, or build its datastore, unless that is done.
+
+    Raises:
+      ValueError: where it is done with other texts or another budget.
+    """
     for needed in {arm.model, arm.base} - {arm.name, ''}:
       self.make(self.arms[needed], seed)
-    if arm.model != arm.name or self._is_made(arm, folder):
+    folder, arm = self.run_of(arm.name, seed), self._within_budget(arm)
+    texts = [arm.file, dict(arm.fields)]
+    path = folder / _MADE
+    if path.exists():
+      made = json.loads(path.read_text())['texts']
+      if made != texts:
+        raise ValueError(
+          f'{folder}: was made from {made}, but config.arms.{arm.name} is '
+          f'{texts}: remove the folder, or name another --workdir.'
+        )
       return
     logging.info('Arm %s, seed %d: %s.', arm.name, seed, folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    made = _texts(arm)
-    if not arm.base and 'num_steps' not in arm.fields:
-      arm = self._within_budget(arm)
-    with _count_seconds(folder):
-      self.call(arm, seed, 'prepare' if arm.base else 'train', folder)
-    reports.write_json(folder / _MADE, made)
-
-  def _is_made(self, arm: Arm, folder: pathlib.Path) -> bool:
-    """Whether an arm has run; ValueError if it ran with other texts."""
-    path = folder / _MADE
-    if not path.exists():
-      return False
-    texts = json.loads(path.read_text())
-    if texts != _texts(arm):
-      raise ValueError(
-        f'{folder}: was made from {texts}, but config.arms.{arm.name} has '
-        f'{_texts(arm)}: remove the folder, or name another --workdir.'
-      )
-    return True
+    began = _cpu_seconds()
+    if arm.base:
+      shutil.rmtree(folder, ignore_errors=True)  # all keys are timed together
+      self.call(arm, seed, 'prepare', folder)
+    elif arm.model == arm.name:
+      self.call(arm, seed, 'train', folder)
+    made = {'texts': texts, 'seconds': _cpu_seconds() - began}
+    reports.write_json(path, made)
 
   def _within_budget(self, arm: Arm) -> Arm:
     """Give an arm the steps of a budget of FLOPs or seconds."""
-    if self._config.equal == 'bytes':
+    equal, trained = self._config.equal, self.arms[arm.model]
+    if equal == 'bytes' or arm.base or 'num_steps' in trained.fields:
       return arm
-    step = self._step_flops(arm)
-    if self._config.equal == 'seconds':
-      step = self._step_seconds(arm)
-    steps = max(1, int(self._config.budget / step))
-    return _with(arm, num_steps=steps)
+    of_step = {'flops': self._step_flops, 'seconds': self._step_seconds}
+    steps = max(1, int(self._config.budget / of_step[equal](trained)))
+    fields = {**arm.fields, 'num_steps': str(steps)}
+    return dataclasses.replace(arm, fields=fields)
 
   def _step_flops(self, arm: Arm) -> float:
-    config = self.build(arm, 0)[0]
+    config = self.build(arm, self._config.seed)[0]
     model = loading.model_config_of(config, self._folder(config))
     neighbors = config.num_neighbors if config.retrieval else 0
     fields = retro_task.model_fields(config, model, neighbors)
     return fields['flops_per_step']
 
   def _step_seconds(self, arm: Arm) -> float:
-    """CPU seconds of a step, from two short runs, which compile the same."""
-    spent = []
-    for steps in _TIMED_STEPS:
-      folder = self._root / 'timed' / f'{arm.name}_{steps}'
-      warmup = {'optimizer.warmup_steps': 1}
-      if steps not in checkpoints.numbers(checkpoints.folder_of(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-        short = _with(arm, num_steps=steps, eval_batches=0, **warmup)
-        with _count_seconds(folder):
-          self.call(short, 0, 'train', folder)
-      spent.append(_seconds(folder))
-    return (spent[1] - spent[0]) / (_TIMED_STEPS[1] - _TIMED_STEPS[0])
+    """CPU seconds of a step of training, measured once."""
+    path = self._root / 'timed' / f'{arm.name}.json'
+    with locks.maker(path):
+      if not path.exists():
+        config = self.build(arm, self._config.seed)[0]
+        task = retro_task.make_task(config, self._folder(config))
+        reports.write_json(path, _time_step(task, config))
+    return json.loads(path.read_text())
 
   def _folder(self, config: Any) -> retro_data.DataFolder:
     return retro_data.DataFolder.of(config, self._data)
@@ -245,29 +248,35 @@ class Runs:
   def cost(self, arm: Arm, seed: int) -> dict[str, float]:
     """Bytes to keep, and FLOPs and CPU seconds of training."""
     trained = self.arms[arm.base or arm.model]
-    run, config = self.run_of(trained.name, seed), self.build(trained, seed)[0]
-    saved = checkpoints.find(str(run))
+    config = self.build(trained, seed)[0]
+    saved = checkpoints.find(str(self.run_of(trained.name, seed)))
     weights = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(saved.params))
     cost = {
       'weights': _WEIGHT_BYTES * weights,
       'memory': 0,
       'flops': saved.step * self._step_flops(trained),
-      'seconds': _seconds(run),
+      'seconds': saved.step * self._step_seconds(trained),
       'steps': saved.step,
     }
     if arm.base:
       folder = self.run_of(arm.name, seed)
-      pairs = array_store.Store.open(folder / 'knn_lm/datastore', 'key-values')
-      length = config.sequence_chunks * config.model.chunk_length
-      model = loading.model_config_of(config, self._folder(config))
-      forward = presets.flops_per_token(model, length)
       cost['memory'] = reached.files_bytes(folder / 'knn_lm')
-      cost['flops'] += len(pairs.array('keys')) * forward
-      cost['seconds'] += _seconds(folder)
+      most = self.build(arm, seed)[0].knn_lm.max_documents
+      cost['flops'] += self._flops_of_keys(config, most)
+      cost['seconds'] += json.loads((folder / _MADE).read_text())['seconds']
     elif arm.copies or config.retrieval:
       cost['memory'] = self._size_of_neighbors(config)
     cost['bytes'] = cost['weights'] + cost['memory']
     return cost
+
+  def _flops_of_keys(self, config: Any, max_documents: int) -> float:
+    """FLOPs of the windows that keys are made in; contexts are read again."""
+    data, size = self._folder(config), config.sequence_chunks
+    documents = windows.find_documents(data.chunks('train'), max_documents)
+    read = windows.make_windows(documents, size, max(1, size // 2))
+    model = loading.model_config_of(config, data)
+    m = model.chunk_length
+    return read.count.sum() * m * presets.flops_per_token(model, size * m)
 
   def _size_of_neighbors(self, config: Any) -> int:
     """Bytes of what finds and holds neighbors of a new text."""
@@ -282,21 +291,14 @@ class Runs:
 
   def nats(self, arm: Arm, seed: int, split: str) -> dict[str, np.ndarray]:
     """Evaluate an arm on a split, unless that is done: nats and bytes, [D]."""
-    folder = self.run_of(arm.name, seed)
-    path = folder / f'{split}.npz'
+    path = self.run_of(arm.name, seed) / f'{split}.npz'
     if not path.exists():
-      kind = 'knn_lm' if arm.base else 'copying' if arm.copies else 'retro'
-      table, row = _TABLES[kind]
-      out, more = folder / split, {'split': split, 'max_documents': 0}
       run = self.run_of(arm.model, seed)
-      if (
-        arm.base or arm.copies
-      ):  # the referee reads their tables beside the run
-        out = run
-      if not arm.base:
-        more['workdir'] = run
+      # The referee reads the tables of mixtures beside the run.
+      out = run if arm.base or arm.copies else path.with_suffix('')
+      more = {'workdir': run, 'split': split, 'max_documents': 0}
       self.call(arm, seed, 'evaluate', out, **more)
-      result = compare.read(f'{arm.name}={out / table}:{row}')
+      result = compare.read(f'{arm.name}={out}/{arm.table}')
       arrays = {'nats': result.values[''], 'bytes': result.num_bytes}
       reports.write_arrays(path, arrays)
     with np.load(path) as arrays:
@@ -328,75 +330,76 @@ class Runs:
     total = np.bincount(document, leakage.overlaps(reader, ids))
     return total / np.bincount(document)
 
-  def report(self, seeds: int) -> pathlib.Path:
-    """Write raw values and costs of so many seeds."""
-    arrays, first = {}, self._config.seed
-    shown = [x for x in self.arms.values() if not x.name.startswith('_')]
-    runs = range(first, first + seeds)
-    for split in self._config.splits:
-      for arm in shown:
-        each = [self.nats(arm, seed, split) for seed in runs]
+  def finished(self) -> list[int]:
+    """Return the seeds of which all arms are evaluated, whoever ran them."""
+    files = [
+      f'{x.name}/{split}.npz'
+      for x in self.shown
+      for split in self._config.splits
+    ]
+    return sorted(
+      int(folder.name.removeprefix('seed_'))
+      for folder in self._root.glob('seed_*')
+      if all((folder / file).exists() for file in files)
+    )
+
+  def report(self) -> pathlib.Path:
+    """Write raw values and costs of all finished seeds."""
+    arrays, c, seeds = {}, self._config, self.finished()
+    for arm, seed in itertools.product(self.shown, seeds):
+      self.make(arm, seed)  # refuses other texts
+    for split in c.splits:
+      for arm in self.shown:
+        each = [self.nats(arm, seed, split) for seed in seeds]
         arrays[f'{split}/{arm.name}'] = np.stack([x['nats'] for x in each])
         arrays[f'{split}/bytes'] = each[0]['bytes']
       arrays[f'{split}/overlap'] = self.overlap(split)
-    c = self._config
-    content = {
-      'corpus': c.corpus,
-      'equal': c.equal,
-      'budget': c.budget,
-      'against': c.against,
-      'seeds': [*runs],
-      'planned': c.num_seeds,
-      'arms': {
-        arm.name: {
-          'texts': c.arms[arm.name],
-          'costs': [self.cost(arm, seed) for seed in runs],
-          'failed': self.failed(arm, first),
-        }
-        for arm in shown
-      },
+    rows = {
+      arm.name: {
+        'texts': c.arms[arm.name],
+        'costs': [self.cost(arm, seed) for seed in seeds],
+        'failed': self.failed(arm, seeds[0]),
+      }
+      for arm in self.shown
     }
+    facts = {x: getattr(c, x) for x in ('corpus', 'equal', 'budget', 'against')}
     path = pathlib.Path(c.output or self._root) / f'{c.corpus}_{c.equal}.json'
     reports.write_arrays(path.with_suffix('.npz'), arrays)
-    return reports.write_json(path, content)
+    return reports.write_json(path, {**facts, 'seeds': seeds, 'arms': rows})
 
 
-def _with(arm: Arm, **fields: Any) -> Arm:
-  text = {key: str(x) for key, x in fields.items()}
-  return dataclasses.replace(arm, fields={**arm.fields, **text})
+def _cpu_seconds() -> float:
+  """CPU seconds of this process and of children that have ended."""
+  return sum(os.times()[:4])
 
 
-def _texts(arm: Arm) -> list[Any]:
-  return [arm.file, dict(sorted(arm.fields.items()))]
-
-
-@contextlib.contextmanager
-def _count_seconds(folder: pathlib.Path) -> Iterator[None]:
-  """Add the CPU seconds of a block, also of one that ends early, to seconds.json."""
-  began = _seconds(folder) - time.process_time()
-  try:
-    yield
-  finally:
-    reports.write_json(folder / _SECONDS, began + time.process_time())
-
-
-def _seconds(folder: pathlib.Path) -> float:
-  path = folder / _SECONDS
-  return json.loads(path.read_text()) if path.exists() else 0.0
+def _time_step(task: tasks.Task, config: Any) -> float:
+  """Return the mean CPU seconds of a few steps, after a few that warm up."""
+  program = program_lib.make_program(task, config)
+  batches = contextlib.closing(iter(task.dataset('train')))
+  with program.context(), batches as rows:
+    state = program.init(jax.random.key(config.seed))
+    for i in range(_WARM_STEPS + _TIMED_STEPS):
+      if i == _WARM_STEPS:
+        began = _cpu_seconds()
+      batch = sharding.global_batch(next(rows), program.rows)
+      state, metrics = program.step(state, batch)
+      jax.block_until_ready(metrics)
+  jax.clear_caches()
+  return (_cpu_seconds() - began) / _TIMED_STEPS
 
 
 def arena(config: Config, workdir: str) -> None:
   """Run all arms of all seeds, and report after each."""
   runs = Runs(config, workdir)
-  for number in range(config.num_seeds):
-    seed = config.seed + number
-    for arm in runs.arms.values():
-      runs.make(arm, seed)
-      for split in () if arm.name.startswith('_') else config.splits:
-        runs.nats(arm, seed, split)
-    path = runs.report(number + 1)
-    logging.info('%d of %d seeds: %s.', number + 1, config.num_seeds, path)
+  for seed in range(config.seed, config.seed + config.num_seeds):
+    with locks.writer(runs.run_of('', seed), LOCK):
+      for arm in runs.arms.values():
+        runs.make(arm, seed)
+        for split in config.splits if arm in runs.shown else ():
+          runs.nats(arm, seed, split)
+    logging.info('Seed %d is finished: %s.', seed, runs.report())
 
 
 if __name__ == '__main__':
-  command.main('arena', writes=FILE)
+  command.main('arena')

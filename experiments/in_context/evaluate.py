@@ -8,21 +8,11 @@
 
 DECODER is a run of experiments.import_decoder, or any baseline; DATA is a folder of
 experiments.prepare with the decoder's tokenizer. Before every
---config.evaluate.in_context.stride tokens of a document of --config.evaluate.split, its
-last tokens retrieve a passage of another document from the datastore, by the source
---config.evaluate.source of docs/retrievers.md. Prints a table of bits per byte and writes
-DIR/in_context.json.
-
-With --config.evaluate.questions the decoder answers questions instead:
-
-    --config.evaluate.questions="('webquestions:test=test.json',)" \
-    --config.evaluate.answering.examples="('webquestions:train=train.json',)" \
-    --config.evaluate.answering.passages="('webquestions_test.dense.json',)"
-
-A prompt is a few examples drawn from training questions, the first passages of the
-question in a file of retrieval results in DPR's form (experiments.retrieve writes those
-of its retrievers), and the question; the answer is written greedily up to the end of
-the line. The closed-book twin has the same prompts without passages. Writes
+--config.evaluate.in_context.stride tokens of a document its last tokens retrieve a
+passage of another document. Prints a table of bits per byte and writes
+DIR/in_context.json. With --config.evaluate.questions the decoder answers questions
+instead, after examples and the first passages of each in a file of retrieval results.
+The closed-book twin has the same prompts without passages. Writes
 DIR/in_context_qa.json and predictions_<set>_<split>_<on|off>.jsonl for
 experiments.score.
 """

@@ -36,7 +36,6 @@ class KnnLm:
   tune_split: str = ''
 
   def __post_init__(self):
-    """Check the fields."""
     for name in ('ks', 'temperatures', 'lambdas'):
       if not getattr(self, name):
         raise settings.SettingsError(name, (), 'at least one')

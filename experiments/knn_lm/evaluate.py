@@ -2,17 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure perplexity and bits per byte of a kNN-LM beside its model and RETRO.
 
-  python -m experiments.evaluate --config=configs/knn_lm_small.py \
-    --workdir=DIR --config.knn_lm.model_workdir=RUN \
-    --config.knn_lm.retro_workdir=RETRO
-
-Mixes RUN's newest model with the datastore that experiments.prepare made in DIR.
-lambda, temperature and k are tuned on a random half of the held-out documents; every
-figure is measured on the other half. With --config.knn_lm.tune_split=valid they are tuned
-on that split, and figures are of all documents. --config.evaluate.split, stride_chunks
-and max_documents hold for every row. Refuses a datastore that may hold an evaluated document.
-Prints a table and writes DIR/knn_lm.json, and the nats of each document to .npz beside
-it. `load` returns an evaluated kNN-LM as a model.
+The newest model is mixed with the datastore that experiments.prepare made in DIR.
+lambda, temperature and k are tuned on a random half of the held-out documents, and
+every figure is measured on the other half; with config.knn_lm.tune_split they are tuned
+on that split, and figures are of all documents. Refuses a datastore that may hold an
+evaluated document. Prints a table and writes DIR/knn_lm.json, and the nats of each
+document to .npz beside it. `load` returns an evaluated kNN-LM as a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence

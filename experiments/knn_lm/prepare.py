@@ -2,16 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the datastore of a kNN-LM and the index of its keys.
 
-  python -m experiments.prepare --config=configs/knn_lm_small.py --workdir=DIR \
-    --config.knn_lm.model_workdir=RUN
-
-One pass of RUN's newest model, a RETRO or a baseline, over its training documents
-gives a key (the input of the last feed-forward, in float16) and a value (the next
-token) for every token. Documents that are also held out, by id or by text, are left
-out, evaluation sets of other corpora included. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
-scann.rescore: int8, or none for hashes alone). A killed command continues when run
-again. --config.cluster.address=auto lets a Ray cluster make the keys.
---config.prepare.stages=datastore or index runs one stage.
+One pass of the newest model of config.knn_lm.model_workdir, a RETRO or a baseline, over
+its training documents gives a key (the input of the last feed-forward, in float16) and
+a value (the next token) for every token. Documents that are also held out, by id or by
+text, are left out, evaluation sets of other corpora included. A killed command
+continues when run again.
 
 <workdir>/knn_lm/datastore    keys and next tokens of the training documents
 <workdir>/knn_lm/index        of the keys

@@ -2,33 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bits per byte of whole held-out documents, with and without retrieval.
 
-  python -m experiments.evaluate --config=configs/<name>.py \
-    --workdir=DIR --config.evaluate.baseline_workdir=BASELINE
-
-Evaluates the newest checkpoint of DIR with retrieval on for every k of
---config.evaluate.num_neighbors, with retrieval off, and with shuffled neighbors (a
-control: each chunk gets those of another document's chunk), and the baseline if it
-is named. --config.evaluate.oracle adds a diagnostic that is not a score: each chunk
-gets itself with its continuation, which shows how well the model copies.
---config.evaluate.rows="('source=bm25','share=.1')" adds rows that read other neighbors
-(Borgeaud et al. 2021, figures 1 and 5, Tables 13 and 14); options of each, joined by
-commas:
-
-  source=NAME     neighbors of another source (see experiments.prepare)
-  k=N             number of neighbors
-  rank=N          the neighbor of one rank alone, from 1
-  part=PART       neighbor (N), continuation (F) or full (both)
-  share=S         neighbors in a random part of the datastore, searched exactly
-  retrieval=MODE  on, off, shuffled or oracle
-
-Prints a table and writes DIR/evaluation.json, and the nats of each document to .npz
-beside it.
-
---config.evaluate.evaluators names other measurements, each with other files:
-
-  copying         experiments/retro/copying.py
-  lambada summary experiments/retro/examples.py
-  leakage         experiments/retro/leakage.py
+The newest checkpoint of a workdir, with retrieval on for every k of
+config.evaluate.num_neighbors, off, and with shuffled neighbors (a control: each chunk
+gets those of another document's chunk); the named baseline; and rows that read other
+neighbors (Borgeaud et al. 2021, figures 1 and 5, Tables 13 and 14), whose options are
+the fields of `Reading`. Prints a table and writes DIR/evaluation.json, and the nats of
+each document to .npz beside it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +78,6 @@ class Reading:
   retrieval: Literal[*evaluate_lib.RETRIEVALS] = 'on'
 
   def __post_init__(self):
-    """Check the fields against each other."""
     reads = self.retrieval in ('on', 'shuffled')
     if (self.part or self.share or self.rank) and not reads:
       raise ValueError(
@@ -150,7 +128,6 @@ class Evaluate:
   leakage: Leakage = Leakage()
 
   def __post_init__(self):
-    """Check the fields, and against each other."""
     settings.check(self)
     if not self.num_neighbors:
       raise ValueError('num_neighbors: expected at least one number.')

@@ -2,26 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
-  python -m experiments.prepare --config=configs/<name>.py --workdir=DIR
-
-runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
-alone. A killed command continues when run again. The checksums of published stores
-are compared first. Shards are made in this process and in config.tokens.num_processes,
-in --config.cluster.workers=N processes, or on a Ray cluster
-(--config.cluster.address=auto).
-
---config.neighbors.source=bm25 (or another of docs/retrievers.md) finds the neighbors of
-another source; run the stages index and neighbors once for each. colbert needs
---config.neighbors.colbert=DIR, a ColBERT's folder. --config.neighbors.reranker=DIR, a
-cross-encoder's folder, orders the first --config.neighbors.candidates of them anew.
---config.neighbors.where="{'year': (None, 2019)}" finds them in documents with such
-metadata alone, in other folders.
-
-With --config.prepare.evaluation.name=NAME the corpus of
---config.prepare.evaluation.corpus becomes an evaluation set, for
---config.evaluate.split=NAME. With --config.deduplicate.threshold above 0, training
-documents that resemble a held-out document or one of that set are left out, of the
-datastore too. Name the set from the first run on: an existing datastore stays.
+A killed command continues when run again. The checksums of published stores are
+compared first. Run the stages index and neighbors once for each source. Name an
+evaluation set from the first run on: an existing datastore stays, and may hold
+documents that resemble those of the set.
 """
 
 from collections.abc import Callable, Sequence

@@ -198,15 +198,15 @@ def make_dataset(
   *,
   train: bool,
   batch_size: int,
-  seed: int = 0,
-  process_index: int = 0,
   process_count: int = 1,
+  **settings: Any,
 ) -> Iterable[pipeline.Row]:
   """Batches of `writer.drawn`'s rows.
 
   Args:
     examples: at least one, as the writer takes them.
     train: see `pipeline.batches`; the last batch of a pass has empty rows.
+    **settings: other arguments of `pipeline.batches`.
 
   Raises:
     ValueError: without an example, or for a batch that cannot be shared.
@@ -225,10 +225,9 @@ def make_dataset(
     numbers,
     train=train,
     batch_size=batch_size,
-    seed=seed,
-    process_index=process_index,
     process_count=process_count,
     choose=write,
+    **settings,
   )
 
 

@@ -44,7 +44,6 @@ class SamplingConfig:
   tokens_per_call: settings.SizeOrZero = 0
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if '' in self.stop_strings:
       raise ValueError(

@@ -69,7 +69,6 @@ class Settings:
   max_tokens: int = 1 << 20  # most tokens of a batch of several rows
 
   def __post_init__(self):
-    """Check the ranges."""
     settings_lib.check(self)
     if self.stride_chunks > self.sequence_chunks:
       most = f'at most {self.sequence_chunks}, the chunks of a sequence'

@@ -43,7 +43,6 @@ class Settings:
   batch_size: settings_lib.Size = 4  # rows of `window` tokens
 
   def __post_init__(self):
-    """Check the fields, and against each other."""
     settings_lib.check(self)
     least = self.passage_length + 2 * self.stride + _RESERVED
     if self.window < least:

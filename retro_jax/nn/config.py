@@ -49,7 +49,6 @@ class PublicDecoder:
   head_norms: bool = False
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if (self.positions == 'absolute') != (self.max_positions > 0):
       raise ValueError(
@@ -70,7 +69,6 @@ class Ngrams:
   width: Width = 16  # of a row
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if self.rows & (self.rows - 1):
       raise settings.SettingsError('rows', self.rows, 'a power of two')
@@ -144,7 +142,6 @@ class RetroConfig:
   layers: Loops = 'auto'
 
   def __post_init__(self):
-    """Check the fields, and against each other."""
     settings.check(self)
     layers = tuple(self.cca_layers)
     distinct = layers == tuple(sorted(set(layers)))

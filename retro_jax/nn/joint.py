@@ -33,7 +33,6 @@ from retro_jax.nn import (
   inputs,
   joint_attention,
   layers,
-  positions as positions_lib,
   retro,
   retro_step,
 )
@@ -77,12 +76,9 @@ class JointRetro(retro.Retro):
       )
     if neighbor_mask is None:
       neighbor_mask = jnp.ones(neighbors.shape, bool)
-    embedding = self._table('embedding', c.d_model)
-    positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    embed = self._embedder(embedding)
-    x = layers.dropped(c, embed(tokens, positions), train)
-    x = partitioning.constrain(x, 'batch', 'length', None)
-    inputs.put_first(self, tokens, segment_ids, last)
+    embedding, embed, positions, x = self._begin(
+      tokens, segment_ids, last, train
+    )
     stream, mask = _begin(c, embed, neighbors, neighbor_mask)
     of_groups = _groups(c, positions, segment_ids, len(tokens))
     entries, there = _who_reads(neighbors.shape[1], of_groups, entries)
@@ -119,9 +115,7 @@ class JointRetro(retro.Retro):
       stream = ffw(stream, train) if p < c.num_layers else None
       x = partitioning.constrain(ffw(x, train), 'batch', 'length', None)
       self.sow('intermediates', f'layer_{p}', x)
-    if last is not None:
-      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x, targets)
+    return self._read(embedding, x, targets, last)
 
 
 class JointStep(retro_step.RetroStep):

@@ -37,13 +37,7 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from retrieval.nn import partitioning
-from retro_jax.nn import (
-  inputs,
-  layers,
-  positions as positions_lib,
-  primitives,
-  retro,
-)
+from retro_jax.nn import inputs, layers, primitives, retro
 from retro_jax.nn.config import Ngrams, RetroConfig
 
 ORDERS = (2, 3)  # tokens of an n-gram
@@ -153,15 +147,8 @@ class NgramRetro(retro.Retro):
     """Logits of each next token; neighbors are not read."""
     c = self.config
     inputs.check(c, tokens, neighbors, neighbor_mask, segment_ids)
-    embedding = self._table('embedding', c.d_model)
-    positions = None
-    if c.decoder.positions != 'relative':
-      positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = self._embedder(embedding)(tokens, positions)
-    x = layers.dropped(c, x, train)
-    x = partitioning.constrain(x, 'batch', 'length', None)
+    embedding, _, positions, x = self._begin(tokens, segment_ids, last, train)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    inputs.put_first(self, tokens, segment_ids, last)
     if inputs.is_kept(self, last):
       self.put_variable('cache', 'tokens', tokens)
     rows = look_up_rows(c.ngrams, windows_of(tokens, segment_ids))
@@ -173,9 +160,7 @@ class NgramRetro(retro.Retro):
       x = feed_forward(c, name=f'layer_{p}_ffw')(x, train)
       x = partitioning.constrain(x, 'batch', 'length', None)
       self.sow('intermediates', f'layer_{p}', x)
-    if last is not None:
-      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x, targets)
+    return self._read(embedding, x, targets, last)
 
   def _recall(self, p, x, rows):
     """Add the memory before layer p, if it has one."""

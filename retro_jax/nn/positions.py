@@ -65,7 +65,6 @@ class RotaryScaling:
   growth: settings.Positive = 1.0  # of queries and keys, by yarn
 
   def __post_init__(self):
-    """Check the fields."""
     settings.check(self)
     if self.kind in ('llama3', 'yarn') and not self.length:
       raise ValueError(f'{self.kind} needs the length of the first texts.')

@@ -7,8 +7,7 @@ embeddings, and fits CCA in every third layer from the 6th; table 10's label has
 it from the 9th in the two large models, which contradicts table 2 and the text.
 """
 
-import dataclasses
-
+from retrieval import settings
 from retro_jax.nn import ngram_memory
 from retro_jax.nn.config import RetroConfig
 
@@ -37,10 +36,7 @@ def preset(name: str, *, baseline: bool = False, **overrides) -> RetroConfig:
   fields = dict(zip(_NAMES, _SIZES[name], strict=True))
   layers = () if baseline else tuple(range(6, fields['num_layers'] + 1, 3))
   fields |= {'vocab_size': 128_000, 'cca_layers': layers}
-  known = {field.name for field in dataclasses.fields(RetroConfig)}
-  if unknown := sorted(set(overrides) - known):
-    raise ValueError(f'RetroConfig has no fields {unknown}.')
-  return RetroConfig(**(fields | overrides))
+  return settings.build(RetroConfig, fields | overrides, f'preset {name}')
 
 
 def flops_per_token(

@@ -77,15 +77,8 @@ class Retro(nn.Module):
       tokens, neighbors, neighbor_mask, segment_ids
     )
     retrieved = inputs.complete_chunks(c, tokens, neighbors, neighbor_mask)
-    embedding = self._table('embedding', c.d_model)
-    positions = None
-    if c.decoder.positions != 'relative':
-      positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = self._embedder(embedding)(tokens, positions)
-    x = layers.dropped(c, x, train)
-    x = partitioning.constrain(x, 'batch', 'length', None)
+    embedding, _, positions, x = self._begin(tokens, segment_ids, last, train)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
-    inputs.put_first(self, tokens, segment_ids, last)
 
     def encode(x):
       """Return the encoded neighbors and their masks, for the layers of P."""
@@ -121,9 +114,7 @@ class Retro(nn.Module):
         x = feed_forward(c, name=f'layer_{p}_ffw')(x, train)
         x = partitioning.constrain(x, 'batch', 'length', None)
         self.sow('intermediates', f'layer_{p}', x)
-    if last is not None:
-      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x, targets)
+    return self._read(embedding, x, targets, last)
 
   def _inputs(self, tokens, neighbors, neighbor_mask, segment_ids):
     """Check the inputs; at initialisation, make those of one chunk."""
@@ -135,6 +126,17 @@ class Retro(nn.Module):
       neighbors = jnp.zeros((len(tokens), 1, 1, c.neighbor_length), jnp.int32)
       neighbor_mask = segment_ids = None
     return tokens, neighbors, neighbor_mask, segment_ids
+
+  def _begin(self, tokens, segment_ids, last, train):
+    """The table of embeddings, EMB of it, positions, and the first layer's input."""
+    embedding = self._table('embedding', self.config.d_model)
+    embed, positions = self._embedder(embedding), None
+    if self.config.decoder.positions != 'relative':
+      positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
+    x = layers.dropped(self.config, embed(tokens, positions), train)
+    x = partitioning.constrain(x, 'batch', 'length', None)
+    inputs.put_first(self, tokens, segment_ids, last)
+    return embedding, embed, positions, x
 
   def _table(self, name, width):
     c = self.config
@@ -185,9 +187,11 @@ class Retro(nn.Module):
     )
     return encoded, token_mask
 
-  def _read(self, embedding, x, targets=None):
-    """READ of algorithm 1: logits, or nats of targets."""
+  def _read(self, embedding, x, targets=None, last=None):
+    """READ of algorithm 1: logits, or nats of targets; of `last` alone if named."""
     c = self.config
+    if last is not None:
+      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)

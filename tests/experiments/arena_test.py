@@ -61,10 +61,8 @@ def run(data, tmp_path_factory):
   folder = tmp_path_factory.mktemp('run')
   config = _config(data_dir=str(data))
   arena.arena(config, str(folder))
-  with np.load(folder / 'corpus_bytes.npz') as arrays:
-    values = dict(arrays)
   content = json.loads((folder / 'corpus_bytes.json').read_text())
-  return folder, config, values, content
+  return folder, config, _values(folder), content
 
 
 @pytest.mark.slow
@@ -124,11 +122,23 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   built = arena.Runs(config, str(folder)).build(
     arena.arm_of(config, 'baseline'), 0
   )[0]
-  step = retro_task.make_task(built, retro_data.DataFolder(data)).flops_per_step
+  of_data = retro_data.DataFolder(data)
+  step = retro_task.make_task(built, of_data).flops_per_step
   assert cost['baseline']['flops'] == pytest.approx(4 * step)
   assert cost['copier']['flops'] == cost['baseline']['flops']
-  assert cost['knn_lm']['flops'] > 3 * step and cost['knn_lm']['steps'] == 3
-  assert cost['baseline']['seconds'] > 0
+  # Windows of four chunks move by two: most chunks are read twice.
+  counts = windows.find_documents(of_data.chunks('train')).count.tolist()
+  assert built.sequence_chunks == 4 and max(counts) > 4
+  read = sum(min(n - i, 4) for n in counts for i in range(0, max(n - 2, 1), 2))
+  forward = step / 3 / (built.batch_size * 4)  # of a chunk
+  flops = 3 * step + read * forward
+  assert cost['knn_lm']['flops'] == pytest.approx(flops)
+  of_step = json.loads((folder / 'timed/baseline.json').read_text())
+  assert cost['baseline']['seconds'] == pytest.approx(4 * of_step) and of_step
+  made = json.loads((folder / 'seed_0/knn_lm/made.json').read_text())['seconds']
+  of_step = json.loads((folder / 'timed/_few.json').read_text())
+  assert cost['knn_lm']['seconds'] == pytest.approx(3 * of_step + made)
+  assert made > 0 and cost['knn_lm']['steps'] == 3
 
 
 def _leaves(tree):
@@ -137,43 +147,88 @@ def _leaves(tree):
   return [tree]
 
 
+def _values(folder):
+  with np.load(folder / 'corpus_bytes.npz') as arrays:
+    return dict(arrays)
+
+
 @pytest.mark.slow
 def test_it_goes_on_where_it_was_killed(run, tmp_path):
   folder, config, values, _ = run
   shutil.copytree(folder, tmp_path / 'run')
-  before = (tmp_path / 'run/seed_0/baseline/metrics.jsonl').read_bytes()
-  for name in ('seed_0/copier/test.npz', 'corpus_bytes.npz'):
-    (tmp_path / 'run' / name).unlink()
-  arena.arena(config, str(tmp_path / 'run'))
-  with np.load(tmp_path / 'run/corpus_bytes.npz') as again:
-    for name, x in values.items():
-      np.testing.assert_array_equal(again[name], x)
   metrics = tmp_path / 'run/seed_0/baseline/metrics.jsonl'
+  before = metrics.read_bytes()
+  for name in ('copier/test.npz', 'knn_lm/test.npz', 'knn_lm/made.json'):
+    (tmp_path / 'run/seed_0' / name).unlink()
+  (tmp_path / 'run/corpus_bytes.npz').unlink()
+  arena.arena(config, str(tmp_path / 'run'))
+  again = _values(tmp_path / 'run')
+  for name, x in values.items():
+    np.testing.assert_array_equal(again[name], x)
   assert metrics.read_bytes() == before
-  arms = ARMS | {'baseline': (BASELINE, 'num_steps=2')}
-  changed = dataclasses.replace(config, arms=arms)
-  with pytest.raises(ValueError, match=r'arms\.baseline'):
-    arena.arena(changed, str(tmp_path / 'run'))
-
-
-def test_a_budget_of_flops_sets_the_steps(data, tmp_path):
-  config = _config(data_dir=str(data), equal='flops')
-  runs = arena.Runs(config, str(tmp_path))
-  arm = arena.arm_of(config, 'baseline')
-  step = runs._step_flops(arm)
-  config = dataclasses.replace(config, budget=7.5 * step)
-  runs = arena.Runs(config, str(tmp_path))
-  within = runs._within_budget(arm)
-  assert runs.build(within, 0)[0].num_steps == 7
+  for name, texts in (
+    ('baseline', (BASELINE, 'num_steps=2')),
+    ('copier', (*ARMS['copier'], 'evaluate.num_neighbors=3')),
+  ):
+    changed = dataclasses.replace(config, arms=ARMS | {name: texts})
+    with pytest.raises(ValueError, match=rf'arms\.{name}'):
+      arena.arena(changed, str(tmp_path / 'run'))
 
 
 @pytest.mark.slow
-def test_a_budget_of_seconds_sets_the_steps(data, tmp_path):
-  config = _config(data_dir=str(data), equal='seconds', budget=2.0)
-  runs = arena.Runs(config, str(tmp_path))
-  arm = arena.arm_of(config, 'baseline')
-  steps = runs.build(runs._within_budget(arm), 0)[0].num_steps
-  assert steps == max(1, int(2.0 / runs._step_seconds(arm)))
+def test_seeds_of_several_processes_are_reported_together(
+  run, tmp_path, monkeypatch
+):
+  folder, config, values, content = run
+  shutil.copytree(folder, tmp_path / 'run')
+  runs = tmp_path / 'run'
+  for seed in (1, 2):
+    shutil.copytree(runs / 'seed_0', runs / f'seed_{seed}')
+  (runs / 'seed_2/copier/test.npz').unlink()  # is not finished
+  locked, make = [], arena.Runs.make
+
+  def watched(self, arm, seed):
+    locked.extend(x.parent.name for x in runs.glob('seed_*/.writer-arena.lock'))
+    make(self, arm, seed)
+
+  monkeypatch.setattr(arena.Runs, 'make', watched)
+  monkeypatch.setattr(arena.Runs, 'call', None)  # nothing is computed again
+  arena.arena(dataclasses.replace(config, seed=1), str(runs))
+  assert {*locked} == {'seed_1'}
+  again = _values(runs)
+  for name in ('test/baseline', 'test/copier', 'test/knn_lm'):
+    np.testing.assert_array_equal(again[name], np.repeat(values[name], 2, 0))
+  report = json.loads((runs / 'corpus_bytes.json').read_text())
+  assert report['seeds'] == [0, 1] and content['seeds'] == [0]
+  for name, arm in report['arms'].items():
+    assert arm['costs'] == 2 * content['arms'][name]['costs']
+
+
+@pytest.mark.parametrize('equal', ['flops', 'seconds'])
+def test_a_budget_sets_the_steps(equal, data, tmp_path, monkeypatch):
+  timed, trained = [], []
+
+  def call(self, arm, seed, verb, *_):
+    if verb == 'train':
+      trained.append((arm.name, self.build(arm, seed)[0].num_steps))
+
+  monkeypatch.setattr(arena, '_time_step', lambda *x: timed.append(x) or 0.25)
+  monkeypatch.setattr(arena.Runs, 'call', call)
+
+  def make(name, budget):
+    config = _config(data_dir=str(data), equal=equal, budget=budget)
+    runs = arena.Runs(config, str(tmp_path))
+    runs.make(runs.arms[name], 0)
+    return runs
+
+  runs = make('knn_lm', 1.0)  # _few has steps of its own
+  step = runs._step_flops(runs.arms['baseline']) if equal == 'flops' else 0.25
+  make('copier', 7.5 * step)
+  make('baseline', 7.5 * step)
+  assert trained == [('_few', 3), ('baseline', 7)]
+  assert len(timed) == (equal == 'seconds')  # once a workdir
+  with pytest.raises(ValueError, match='num_steps'):
+    make('baseline', 9 * step)
 
 
 def test_arms_are_read():

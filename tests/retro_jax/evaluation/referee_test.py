@@ -153,6 +153,18 @@ def normalizes_over_the_top():
   return changed(top)
 
 
+def reads_the_padding():
+  def long(rows, tokens, *_):
+    share = tokens.shape[1] / 1000
+    return np.log((1 - share) * np.exp(rows) + share / V)
+
+  return dataclasses.replace(changed(long), score=None)
+
+
+def reads_the_padding_of_masked_words():
+  return dataclasses.replace(reads_the_padding(), causal=False)
+
+
 class _Cache:
   """Tokens that were scored before, in whatever row."""
 
@@ -232,6 +244,8 @@ def test_an_honest_model_passes():
     (reads_the_next_token, {'later tokens'}),
     (reads_its_own_document, {'own document'}),
     (normalizes_over_the_top, {'sums to 1'}),
+    (reads_the_padding, {'padding'}),
+    (reads_the_padding_of_masked_words, {'padding'}),
     (a_cache_that_leaks, {'batch and order', 'cache'}),
     (scores_the_prompt, {'reported'}),
     (counts_fewer_bytes, {'bytes'}),
