@@ -5,14 +5,9 @@
   python -m experiments.tables.claims
 
 claims.json beside this module holds the claims: which files in docs/results/evidence have
-our differences, and which sign the claim gives them. A claim says that all of its
-differences have that sign: its p-value for is the largest of theirs, and its p-value
-against, as one is enough to refute it, the smallest times their number. The smaller one
-is doubled, as both sides are asked; that a difference is near to zero asks whether it
-lies within (or outside) the claim's tolerance. Holm's correction is over the papers'
-claims, and over our controls, that were measured with three seeds or more of everything
-that was trained. A claim is for (or against) if its corrected p-value is below .05. Else
-it is undecided.
+our differences, and which sign the claim gives them. docs/lab-notes/claims.md has the rule
+of the verdicts: a claim says that all of its differences have its sign, and one is enough
+to refute it.
 
 Reads <output>/results/evidence and writes <output>/results/claims.md.
 """
@@ -125,7 +120,7 @@ def p_values(
 def judge(
   claims: Sequence[tuple[Claim, Sequence[Difference]]],
 ) -> list[Judged]:
-  """Judge all claims of a page together; see the module."""
+  """Judge all claims of a page together, by the rule of the module."""
   both = [p_values(*x) if x[1] else (1.0, 1.0) for x in claims]
   p = np.array([min(1.0, 2 * min(x)) for x in both])
   testable = np.array(

@@ -48,25 +48,15 @@ class Evaluation:
     """Bits that a byte of text costs."""
     return self._nats_over(self.num_bytes) / math.log(2)
 
-  @property
-  def token_perplexity(self) -> float:
-    """Perplexity: exp of the mean nats of a token; depends on the tokenizer."""
-    return float(np.exp(self._nats_over(self.tokens)))
-
-  @property
-  def word_perplexity(self) -> float:
-    """Perplexity: exp of the mean nats of a word."""
-    return float(np.exp(self._nats_over(self.words)))
-
   def _nats_over(self, sizes: np.ndarray) -> float:
     return float(self.nats.sum()) / sizes.sum() if sizes.any() else math.nan
 
   def summary(self) -> dict[str, float | int]:
-    """All of it as JSON numbers."""
+    """All of it as JSON numbers; perplexities are exp of mean nats."""
     return {
       'bits_per_byte': self.bits_per_byte,
-      'token_perplexity': self.token_perplexity,
-      'word_perplexity': self.word_perplexity,
+      'token_perplexity': float(np.exp(self._nats_over(self.tokens))),
+      'word_perplexity': float(np.exp(self._nats_over(self.words))),
       'nats': float(self.nats.sum()),
       'documents': len(self.nats),
       'tokens': int(self.tokens.sum()),

@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared runs against a quadratic count; curves against sums by hand."""
 
-import functools
 import math
 import shutil
 
 import hypothesis
 from hypothesis import strategies
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,12 +17,10 @@ from retrieval.text import (
 )
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, leakage
-from retro_jax.nn import losses, retro as model
 from tests.retrieval.text import json_corpus
 from tests.retro_jax.data import tiny_data
-from tests.retro_jax.nn import tiny
 
-M, R = tiny_data.M, tiny_data.R
+M = tiny_data.M
 
 
 def _quadratic(a, b):
@@ -117,17 +112,6 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
   assert any('\N{REPLACEMENT CHARACTER}' in text for text in decoded)
 
 
-@pytest.fixture(scope='module')
-def found(root):
-  """A tiny model's evaluation."""
-  config = tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
-  params = jax.tree.map(jnp.asarray, tiny.params(config))
-  score = functools.partial(losses.batch_nll, model.Retro(config), params)
-  reader = tiny_data.reader(root, 'valid')
-  how = {'sequence_chunks': 4, 'batch_size': 4, 'max_documents': 5}
-  return evaluate.evaluate(jax.jit(score), reader, **how)
-
-
 def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
   """A model that charges each token its own id."""
 
@@ -145,28 +129,20 @@ def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
   np.testing.assert_array_equal(got.chunk_nats, want)
 
 
-def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
-  parts = found
-  nats, reader = parts.chunk_nats, tiny_data.reader(root, 'valid', k=3)
-  documents = windows_lib.find_documents(reader.stores.chunks, 5)
-  ids, document = windows_lib.chunk_ids(documents)
-  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
-  num_bytes = leakage.count_bytes(reader.stores.chunks, ids, tokenizer)
-  overlap = leakage.overlaps(reader, ids)
-  alphas = [i / 8 for i in range(1, 9)]
+def test_a_curve_is_made_of_sums_over_chunks():
+  rng = np.random.default_rng(0)
+  nats, overlap = rng.gamma(2, 20, 60), rng.integers(0, 9, 60) / 8
+  num_bytes, document = rng.integers(0, 90, 60), np.repeat(np.arange(20), 3)
+  alphas = [i / 8 for i in range(9)]
   where = nats, num_bytes, document, overlap
-  points = leakage.curve(*where, alphas)
-  assert [p['alpha'] for p in points] == alphas
-  last = points[-1]
-  assert last['bits_per_byte'] == pytest.approx(parts.bits_per_byte, rel=1e-6)
-  assert (last['share'], last['documents'], last['chunks']) == (
-    1,
-    4,
-    len(overlap),
-  )
-  shares = [p['share'] for p in points]
-  assert shares == sorted(shares) and 0 < shares[3] < 1
-  kept = overlap <= 0.5
-  want = nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
-  assert points[3]['bits_per_byte'] == pytest.approx(want)
-  assert all(math.isnan(point['low']) for point in points)  # 4 documents
+  for alpha, point in zip(alphas, leakage.curve(*where, alphas), strict=True):
+    part = overlap <= alpha
+    want = nats[part].sum() / num_bytes[part].sum() / math.log(2)
+    assert point['bits_per_byte'] == pytest.approx(want)
+    assert (point['alpha'], point['chunks']) == (alpha, part.sum())
+    assert point['documents'] == len({*document[part]})
+    assert point['share'] == part.mean()
+  assert part.all() and point['low'] < want < point['high']
+  few = np.arange(60) < 12  # 4 documents
+  (point,) = leakage.curve(*(x[few] for x in where), [1.0])
+  assert math.isnan(point['low']) and point['bits_per_byte'] > 0
