@@ -284,10 +284,10 @@ class Runs:
     if source not in names.WORDS:
       expected = f'one of {names.WORDS}, without an embedder that costs, too'
       raise settings.SettingsError('neighbors.source', source, expected)
-    patterns = 'tokens', 'chunks-train', f'sparse-{source}-*'
-    return reached.files_bytes(
-      *(x for p in patterns for x in self._data.glob(p))
-    )
+    data = self._folder(config)
+    indices = data.datastore.text_indices(config)
+    stores = indices.words_path(source), data.path('tokens')
+    return reached.files_bytes(*stores, data.path('chunks-train'))
 
   def nats(self, arm: Arm, seed: int, split: str) -> dict[str, np.ndarray]:
     """Evaluate an arm on a split, unless that is done: nats and bytes, [D]."""

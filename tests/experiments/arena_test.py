@@ -50,8 +50,10 @@ def data(root, tmp_path_factory):
     shutil.copytree(
       folder / f'neighbors-{split}', folder / f'neighbors_bm25-{split}'
     )
-  (folder / 'sparse-bm25-0').mkdir()
-  (folder / 'sparse-bm25-0/words').write_bytes(b'x' * 1000)
+  indices = retro_data.DataFolder(folder).datastore.text_indices
+  indices(tiny_config.tiny()).words('bm25')
+  (folder / 'sparse-bm25-other').mkdir()
+  (folder / 'sparse-bm25-other/words').write_bytes(b'x' * 1000)
   return folder
 
 
@@ -114,9 +116,12 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   trained = language_model.load(folder / 'seed_0/baseline', str(data))
   size = sum(x.nbytes for x in _leaves(trained.params))
   assert cost['baseline']['bytes'] == cost['baseline']['weights'] == size
-  stores = 'tokens', 'chunks-train', 'sparse-bm25-0'
-  memory = sum(reached.files_bytes(data / x) for x in stores)
-  assert cost['copier']['bytes'] == size + memory > size + 1000
+  (words,) = (
+    x for x in data.glob('sparse-bm25-*') if x.name != 'sparse-bm25-other'
+  )
+  stores = data / 'tokens', data / 'chunks-train', words
+  memory = [reached.files_bytes(x) for x in stores]
+  assert cost['copier']['bytes'] == size + sum(memory) and all(memory)
   keys = reached.files_bytes(folder / 'seed_0/knn_lm/knn_lm')
   assert cost['knn_lm']['memory'] == keys > 0
   built = arena.Runs(config, str(folder)).build(
