@@ -11,7 +11,8 @@ seconds of a CPU. After experiments.prepare of retro_pretrain_quickstart with
     --config.data_dir=runs/vital/data --workdir=runs/arena/bytes
 
 A seed takes about an hour of a core, most of it for the wider baseline and the RETRO of
-ten neighbors. Figures: docs/results/memories.md.
+ten neighbors. Seeds may run side by side (--config.seed=1 --config.num_seeds=1, in the
+same workdir). Figures: docs/results/memories.md.
 """
 
 from experiments.arena import Config

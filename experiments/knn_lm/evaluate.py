@@ -160,9 +160,7 @@ def measure_parts(
   if not tune_split:
     tuned = choose_tuned(number, config.seed)
   whole = score(run.split)
-  tuning = [x.take(tuned) for x in whole]
-  if tune_split:
-    tuning = score(tune_split)
+  tuning = score(tune_split) if tune_split else [x.take(tuned) for x in whole]
   return tuned, {
     setting: {'tuned_on': x, 'reported': y.take(~tuned)}
     for setting, x, y in zip(settings, tuning, whole, strict=True)

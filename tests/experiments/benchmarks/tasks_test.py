@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import benchmark
-from retrieval.store import shards
 
 _SIZES = {
   'retro': {
@@ -48,19 +47,6 @@ def test_searchers_and_their_recall(metric, tmp_path):
   recalls = {name: step()['recall'] for name, step in steps.items()}
   assert recalls['exact'] == 1 and not recalls.pop('product')
   assert all(0.1 < x <= 1 for x in recalls.values())
-
-
-def test_vectors_are_read_from_stores(tmp_path):
-  vectors = np.random.default_rng(0).random((9, 3)).astype(np.float16)
-  writer = shards.StoreWriter(tmp_path / 'v', 'vectors', {})
-  writer.write(0, {'vectors': vectors})
-  writer.publish(1)
-  given = dict.fromkeys(('vectors', 'queries'), str(tmp_path / 'v'))
-  given |= {'exact_only': True, 'num_queries': 5, 'k': 2}
-  steps = _steps('search', 'ours', tmp_path, **given)
-  found = steps['exact']()
-  assert [*steps] == ['exact', 'product']
-  assert (found['recall'], found['items']) == (1, 5)
 
 
 def test_sparse_sides_find_the_same_passages(tmp_path):
