@@ -186,14 +186,9 @@ class NgramStep(NgramRetro):
 
   @nn.compact
   def __call__(
-    self,
-    tokens: Int[Array, ' B'],
-    position: Int[Array, ' B'],
-    rows: Int[Array, ' A'] | None = None,
-    neighbors: Int[Array, 'A N R'] | None = None,
-    neighbor_mask: Bool[Array, 'A N R'] | None = None,
+    self, tokens: Int[Array, ' B'], position: Int[Array, ' B']
   ) -> Float[Array, 'B V']:
-    """Logits of each next token; arguments as of RetroStep, neighbors not read."""
+    """Logits of each next token; arguments as of RetroStep."""
     c, cache = self.config, self.variables['cache']
     first, place = cache['first'], position[:, None]
     text = cache['tokens'].at[jnp.arange(len(tokens)), position].set(tokens)

@@ -271,3 +271,26 @@ def test_nats_of_masked_words_alone_are_not_divided_by_all_bytes():
   report = _judge(honest(causal=False, score=None))
   [figures] = [x.figures for x in report.verdicts if x.name == 'reported']
   assert 'bits a token' in figures
+
+
+def test_texts_are_cut_between_words_to_what_a_row_holds():
+  one, two = referee.documents_of(honest(max_tokens=22), ['', *TEXTS], most=2)
+  for document, text in zip((one, two), TEXTS, strict=False):
+    assert 16 < len(document.tokens) <= 22
+    assert text.startswith(f'{document.text} ')
+    assert document.tokens.tolist() == encode(document.text)
+  assert (one.id, two.id) == ('text 1', 'text 2')
+
+
+@pytest.mark.parametrize(
+  ('model', 'texts', 'named'),
+  [
+    (5, TEXTS, 'model'),
+    (lambda tokens: tokens, [referee.Document(np.arange(5))], 'model'),
+    (lambda tokens: tokens, TEXTS, 'encode'),
+    (honest(), ['a'], 'texts'),
+  ],
+)
+def test_what_cannot_be_judged_is_named(model, texts, named):
+  with pytest.raises(ValueError, match=f'^{named}'):
+    referee.referee(model, texts)
