@@ -10,6 +10,7 @@ import pytest
 from retro_jax.nn import config as config_lib, presets, retro as model
 from tests.retro_jax.nn import tiny
 
+slow = pytest.mark.slow
 MILLIONS = {
   '172m': (172.49, 132.12),
   '425m': (425.46, 368.05),
@@ -31,12 +32,15 @@ def _count(config):
 
 
 @pytest.mark.parametrize('baseline', [False, True])
-@pytest.mark.parametrize('name', presets.PRESETS)
+@pytest.mark.parametrize(
+  'name', ['172m', *(pytest.param(x, marks=slow) for x in presets.PRESETS[1:])]
+)
 def test_table_2(name, baseline):
   config = presets.preset(name, baseline=baseline)
   assert round(_count(config) / 1e6, 2) == MILLIONS[name][baseline]
 
 
+@slow
 def test_table_10():
   for name, layers, millions in (
     ('1.5b', range(9, 25, 3), 1435.1),
