@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
@@ -114,7 +115,7 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   folder, config, _, content = run
   cost = {name: x['costs'][0] for name, x in content['arms'].items()}
   trained = language_model.load(folder / 'seed_0/baseline', str(data))
-  size = sum(x.nbytes for x in _leaves(trained.params))
+  size = sum(x.nbytes for x in jax.tree.leaves(trained.params))
   assert cost['baseline']['bytes'] == cost['baseline']['weights'] == size
   (words,) = (
     x for x in data.glob('sparse-bm25-*') if x.name != 'sparse-bm25-other'
@@ -144,12 +145,6 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   of_step = json.loads((folder / 'timed/_few.json').read_text())
   assert cost['knn_lm']['seconds'] == pytest.approx(3 * of_step + made)
   assert made > 0 and cost['knn_lm']['steps'] == 3
-
-
-def _leaves(tree):
-  if isinstance(tree, dict):
-    return [x for part in tree.values() for x in _leaves(part)]
-  return [tree]
 
 
 def _values(folder):
@@ -261,9 +256,6 @@ def test_arms_are_read():
 def test_what_is_no_arm_is_named(texts):
   with pytest.raises(ValueError, match=r'arms\.'):
     _config(arms=ARMS | {'new': texts})
-
-
-def test_the_baseline_is_an_arm():
   with pytest.raises(ValueError, match=r'arms\.plain'):
     _config(against='plain')
 
