@@ -153,13 +153,7 @@ class Reader:
 
 
 class _Training:
-  """Makes the shards of a datastore.
-
-  Attributes:
-    counts: chunks of each shard.
-    fields: what determines the datastore.
-    left_out: number of documents that are held out, too.
-  """
+  """Makes the shards of a datastore."""
 
   def __init__(self, config: Config, workdir: str):
     settings, trained = config.knn_lm, load(config, workdir)

@@ -78,13 +78,7 @@ def summary(
   _run(config, workdir, evaluate, 'summary', texts)
 
 
-def _run(
-  config: config_lib.Config,
-  workdir: str,
-  evaluate: retro_evaluate.Evaluate,
-  name: str,
-  texts: list[tuple[str, str]],
-) -> None:
+def _run(config, workdir, evaluate, name, texts) -> None:
   """Score the second of each pair of texts after the first; print and write."""
   stages.check_alone()
   runs = retro_evaluate.load_runs(config, evaluate, workdir, on_mesh=False)

@@ -29,13 +29,7 @@ from retro_jax.trained import loading
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
 
-def _loaded_params(
-  key: jax.Array,
-  *,
-  config: Config,
-  model_cfg: config_lib.RetroConfig,
-  data: retro_data.DataFolder,
-) -> tasks.Params:
+def _loaded_params(key, *, config, model_cfg, data) -> tasks.Params:
   """Parameters of the named run that this model has, too, and new ones for the rest.
 
   A RETROfit adds an encoder and CCAs to the decoder of `config.retrofit_from`.

@@ -145,12 +145,7 @@ def measures(
   return values | {'answered': np.array([float(bool(x)) for x in answers])}
 
 
-def _row(
-  questions: question_sets.QuestionSet,
-  mode: str,
-  values: ranking.Values,
-  closed: ranking.Values | None,
-) -> evaluations.Row:
+def _row(questions, mode, values, closed) -> evaluations.Row:
   """Return a mode of a set; facts are name -> {mean, low, high}, as shares.
 
   Args:

@@ -177,14 +177,12 @@ class FidWriter(QaWriter):
 
   form = 'fid'
 
-  def prompt(self, question: str) -> Int[np.ndarray, ' T']:
+  def prompt(self, question):
     """BOS alone: the decoder reads the question in its passages."""
     del question
     return np.array([self.tokenizer.bos_id], np.int32)
 
-  def texts(
-    self, question: str, passages: Sequence[dpr_json.Context]
-  ) -> list[str]:
+  def texts(self, question, passages):
     """The question with each passage, or alone where there is no passage."""
     asked = f'question: {question.strip()}'
     return [

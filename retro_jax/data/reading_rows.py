@@ -10,15 +10,14 @@ Dimension key: P prompts of a row, L tokens of each, G groups of tokens, N neigh
 neighbor length, T any tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 import itertools
 
-from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
 from retrieval.questions import dpr_json
-from retro_jax.data import pipeline, qa_rows, samples
+from retro_jax.data import qa_rows, samples
 
 
 def together(
@@ -38,9 +37,7 @@ class JointQaWriter(qa_rows.QaWriter):
 
   form = 'joint'
 
-  def _read(
-    self, question: str, passages: Sequence[dpr_json.Context]
-  ) -> pipeline.Row:
+  def _read(self, question, passages):
     """Return one entry of neighbors, [1, N, R], and the groups that read it, [G]."""
     c = self.layout
     if not c.num_neighbors:
@@ -65,9 +62,7 @@ class ReadingWriter(JointQaWriter):
     self.prompts = prompts  # P
     self.form = f'reading, {prompts}'
 
-  def drawn(
-    self, example: Sequence[dpr_json.Result], rng: np.random.Generator
-  ) -> pipeline.Row:
+  def drawn(self, example, rng):
     """The row of prompts with the same passages: tokens [P, L], neighbors of one."""
     rows = [super(ReadingWriter, self).drawn(x, rng) for x in example]
     missing = self.prompts - len(rows)
@@ -78,20 +73,18 @@ class ReadingWriter(JointQaWriter):
       for name, value in rows[0].items()
     }
 
-  def prompt(self, question: str) -> Int[np.ndarray, ' T']:
+  def prompt(self, question):
     """BOS and the prompt as it is; of a longer one the end stays."""
     ids = np.asarray(self.tokenizer.encode(question).ids, np.int32)
     end = ids[len(ids) - min(len(ids), self.layout.prompt_length - 1) :]
     return np.concatenate([[self.tokenizer.bos_id], end]).astype(np.int32)
 
-  def answer(self, text: str) -> Int[np.ndarray, ' T']:
+  def answer(self, text):
     """The continuation as it is, its beginning if it is longer."""
     ids = np.asarray(self.tokenizer.encode(text).ids, np.int32)
     return ids[: self.layout.answer_length]
 
-  def texts(
-    self, question: str, passages: Sequence[dpr_json.Context]
-  ) -> list[str]:
+  def texts(self, question, passages):
     """The texts of the passages, without their titles."""
     del question
     return [p.text for p in passages]

@@ -25,7 +25,7 @@ from retrieval.kernels import backend
 from retro_jax.data import samples
 from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
-from retro_jax.nn import config as config_lib, models, retro as model_lib
+from retro_jax.nn import models, retro as model_lib
 
 
 @functools.partial(jax.jit, static_argnames='model')
@@ -173,13 +173,7 @@ def stream(
   return _events(batch, config, writer, find, progress)
 
 
-def _start_row(
-  number: int,
-  prompt: samples.Prompt,
-  c: config_lib.RetroConfig,
-  config: SamplingConfig,
-  detokenize: samples.DetokenizeFn,
-) -> decode_rows.GrowingRow:
+def _start_row(number, prompt, c, config, detokenize) -> decode_rows.GrowingRow:
   """Check a prompt and put it on the grid of chunks."""
   tokens = [int(t) for t in prompt.tokens]
   if not tokens:

@@ -127,13 +127,8 @@ class JointStep(retro_step.RetroStep):
 
   @nn.compact
   def __call__(
-    self,
-    tokens: Int[Array, ' B'],
-    position: Int[Array, ' B'],
-    rows: Int[Array, ' A'] | None = None,
-    neighbors: Int[Array, 'A N R'] | None = None,
-    neighbor_mask: Bool[Array, 'A N R'] | None = None,
-  ) -> Float[Array, 'B V']:
+    self, tokens, position, rows=None, neighbors=None, neighbor_mask=None
+  ):
     """Logits of each next token; arguments as of RetroStep."""
     c, cache = self.config, self.variables['cache']
     first, read = cache['first'], cache.get('neighbor_mask')

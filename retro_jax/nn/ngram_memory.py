@@ -185,9 +185,7 @@ class NgramStep(NgramRetro):
   """
 
   @nn.compact
-  def __call__(
-    self, tokens: Int[Array, ' B'], position: Int[Array, ' B']
-  ) -> Float[Array, 'B V']:
+  def __call__(self, tokens, position):
     """Logits of each next token; arguments as of RetroStep."""
     c, cache = self.config, self.variables['cache']
     first, place = cache['first'], position[:, None]
