@@ -60,13 +60,3 @@ def test_sides_take_turns(capsys):
   # Four items of ours in a second; one of theirs in seven.
   [line] = [x for x in capsys.readouterr().out.splitlines() if 'a, peer' in x]
   assert line.split()[-2:] == ['28', '28']
-
-
-def test_a_peer_that_is_not_installed(capfd):
-  with pytest.raises(ValueError, match='stopped'):
-    benchmark.run(
-      'realm', {'d_model': 16, 'd_ff': 16, 'num_layers': 1,
-      'num_candidates': 2, 'vocab_size': 1100, 'query_length': 12,
-      'block_length': 8}, sys.executable, 1,
-    )  # fmt: skip
-  assert 'No module named' in capfd.readouterr().err
