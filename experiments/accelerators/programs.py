@@ -193,9 +193,7 @@ def _layout(config: Config) -> examples.Layout:
   )
 
 
-def _rows(
-  prefix: str, shape: tuple[int, ...], names: Sequence[str] = tuple(_KINDS)
-) -> Shapes:
+def _rows(prefix, shape, names=tuple(_KINDS)) -> Shapes:
   return _shapes(shape, **{f'{prefix}_{x}': _KINDS[x] for x in names})
 
 

@@ -25,7 +25,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.search import names
-from retrieval.store import array_store, executors
+from retrieval.store import executors
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -153,9 +153,7 @@ def find_duplicates(
   return rows + (_compared(duplicates, other) if other else [])
 
 
-def _compared(
-  duplicates: array_store.Store | None, other: tokens_lib.TokenStore
-) -> Rows:
+def _compared(duplicates, other) -> Rows:
   """Whether training documents were compared with an evaluation set."""
   sets = near_duplicates.compared_with(duplicates) if duplicates else {}
   if other.store.fingerprint in sets.values():

@@ -80,9 +80,7 @@ def adopt(config: Config) -> Config:
   )
 
 
-def _fid_model(
-  config: Config, model: config_lib.RetroConfig
-) -> config_lib.RetroConfig:
+def _fid_model(config, model) -> config_lib.RetroConfig:
   qa = config.qa
   if qa.reader == 'fid' and not qa.num_passages:
     raise ValueError(

@@ -82,9 +82,7 @@ def _interval(file: pathlib.Path, at: Sequence[str]) -> Mapping[str, Any]:
   return content
 
 
-def _join(
-  values: Sequence[Mapping[str, Any]], trained: bool
-) -> intervals.Estimate:
+def _join(values, trained) -> intervals.Estimate:
   """Join intervals over items: one with its seeds, or one for each seed."""
   # The items are the same for each seed, so the mean varies with them as one does.
   of_items = np.mean(

@@ -157,9 +157,7 @@ class Layout:
   scored: np.ndarray  # whether the chunk is scored here
 
 
-def _lay_out(
-  windows: Windows, rows: list[list[int]], shape: tuple[int, int]
-) -> Layout:
+def _lay_out(windows, rows, shape) -> Layout:
   """Lay packed windows out in a batch of the shape (rows, chunks)."""
   ids, owner = np.full((2, *shape), -1, np.int64)
   segments = np.zeros(shape, np.int32)

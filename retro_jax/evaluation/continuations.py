@@ -184,10 +184,7 @@ def _batches(
 
 
 def _find(
-  texts: Sequence[Continuation],
-  batch: list[tuple[int, Window]],
-  settings: Settings,
-  retrieve: samples.RetrieveFn | None,
+  texts, batch, settings, retrieve
 ) -> list[list[samples.ChunkNeighbors]]:
   """Neighbors of the complete chunks of each window; equal chunks retrieve once."""
   if retrieve is None:

@@ -133,9 +133,7 @@ def groups(config: RetroConfig) -> list[tuple[int, int, int]]:
   return loops
 
 
-def _branch_parameters(
-  config: RetroConfig, params: Mapping[str, Any], key: jax.Array | None
-) -> dict[str, Any]:
+def _branch_parameters(config, params, key) -> dict[str, Any]:
   """Return parameters and keys of each branch, of all layers that have it.
 
   Matrices are in the dtype in which they are multiplied, vectors as they are.

@@ -125,9 +125,7 @@ def _open_folder(folder: pathlib.Path) -> Source:
   )
 
 
-def _gguf_tokenizer(
-  file: gguf_files.GgufFile,
-) -> tokenization.BytePairTokenizer:
+def _gguf_tokenizer(file) -> tokenization.BytePairTokenizer:
   def get(name, *kinds):
     """A setting, or a list of settings, of certain types."""
     value = file.settings.get(f'tokenizer.ggml.{name}')
