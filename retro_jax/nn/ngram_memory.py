@@ -18,13 +18,11 @@ section 3.4), uniform without a division where rows are a power of two:
 Before a document's first token all tokens are the same stranger, so that documents
 of a row do not meet in an n-gram. Layers have tables of their own with the same hashes.
 
-Left out of Engram: the causal convolution over time, which mixes what few layers mix
-anyway and would need a cache of its own; the map of tokens to lower case, as it belongs
-to a tokenizer and small vocabularies spell few words twice; branches of
-hyper-connections, which this decoder has not; another learning rate and no decay for
-tables. Adam updates whole tables, so moments of rows that a batch does not touch go on as
-those of other parameters do. On a CPU 131,072 rows of 16 take a fiftieth of a step of
-the quickstart; two million would take half a step, and rows of the batch alone pay.
+Left out of Engram: the causal convolution over time, which would need a cache of its
+own; the map of tokens to lower case, which belongs to a tokenizer; branches of
+hyper-connections; another learning rate and no decay for tables. Adam updates whole
+tables: on a CPU 131,072 rows of 16 take a fiftieth of a step of the quickstart, two
+million would take half a step.
 
 Dimension key: B batch, L tokens, D model width, T tables, R rows of a table, W width
 of a row, E = T W, V vocabulary.
