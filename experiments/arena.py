@@ -124,11 +124,11 @@ class Arm:
     return 'evaluation.json:'
 
 
-def arm_of(config: Config, name: str) -> Arm:
-  """Read an arm; an unknown name or a text of another form is a ValueError."""
-  field = f'arms.{name}'
-  if name not in config.arms:
-    raise settings.SettingsError(field, None, f'one of {[*config.arms]}')
+def arm_of(config: Config, name: str, of: tuple[str, ...] = ()) -> Arm:
+  """Read an arm, which `of` name in turn; ValueError for what is no other arm."""
+  field, others = f'arms.{name}', [x for x in config.arms if x not in of]
+  if name not in others:
+    raise settings.SettingsError(field, None, f'one of {others}')
   try:
     file, *changes = config.arms[name]
     of_all, changes = (
@@ -139,12 +139,12 @@ def arm_of(config: Config, name: str) -> Arm:
     raise settings.SettingsError(field, config.arms[name], expected) from None
   arm = Arm(name, name, file, of_all | changes)
   if file.startswith('@'):
-    other = arm_of(config, file[1:])
+    other = arm_of(config, file[1:], (*of, name))
     arm = dataclasses.replace(other, name=name, fields=other.fields | changes)
   elif not (configs.FOLDER / f'{file.partition(":")[0]}.py').is_file():
     raise settings.SettingsError(field, file, 'a file of configs/ or @ARM')
   if arm.base:
-    arm_of(config, arm.base)
+    arm_of(config, arm.base, (*of, name))
   return arm
 
 

@@ -249,8 +249,10 @@ def test_arms_are_read():
     (),
     ('no_such_config',),
     ('@nobody',),
+    ('@new',),
     (BASELINE, 'num_steps'),
     ('knn_lm_small:test', 'knn_lm.model_workdir=@nobody'),
+    ('knn_lm_small:test', 'knn_lm.model_workdir=@new'),
   ],
 )
 def test_what_is_no_arm_is_named(texts):
