@@ -26,7 +26,7 @@ def _params():
   return tiny_qa.params(CONFIG)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=2)
 @functools.partial(jax.value_and_grad, has_aux=True)
 def _step(params, batch, weight):
   key = jax.random.key(0)
