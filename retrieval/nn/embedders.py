@@ -86,6 +86,8 @@ class Embedder:
     metric: metric of an index of the vectors, as of `searchers`.
   """
 
+  metric = _PLAIN.metric
+
   def __init__(
     self,
     config: bert.BertConfig,
