@@ -84,7 +84,7 @@ def honest(model=None, **changes):
 
 
 def reports(log_probs, contexts, texts, whole=False, more_bytes=0):
-  """What an evaluation reports of texts after contexts."""
+  """Scores that an evaluation reports of texts after contexts."""
   rows = []
   for context, text in zip(contexts, texts, strict=True):
     tokens = np.array([encode(context + text)])
