@@ -45,14 +45,7 @@ import jax
 import numpy as np
 
 from experiments import compare, referee
-from experiments.engine import (
-  command,
-  configs,
-  program as program_lib,
-  reports,
-  rooms,
-  tasks,
-)
+from experiments.engine import command, configs, program, reports, rooms, tasks
 from experiments.retro import task as retro_task
 from retrieval import settings
 from retrieval.nn import sharding
@@ -375,15 +368,15 @@ def _cpu_seconds() -> float:
 
 def _time_step(task: tasks.Task, config: Any) -> float:
   """Return the mean CPU seconds of a few steps, after a few that warm up."""
-  program = program_lib.make_program(task, config)
+  made = program.make_program(task, config)
   batches = contextlib.closing(iter(task.dataset('train')))
-  with program.context(), batches as rows:
-    state = program.init(jax.random.key(config.seed))
+  with made.context(), batches as rows:
+    state = made.init(jax.random.key(config.seed))
     for i in range(_WARM_STEPS + _TIMED_STEPS):
       if i == _WARM_STEPS:
         began = _cpu_seconds()
-      batch = sharding.global_batch(next(rows), program.rows)
-      state, metrics = program.step(state, batch)
+      batch = sharding.global_batch(next(rows), made.rows)
+      state, metrics = made.step(state, batch)
       jax.block_until_ready(metrics)
   jax.clear_caches()
   return (_cpu_seconds() - began) / _TIMED_STEPS

@@ -141,7 +141,7 @@ def test_a_model_that_is_not_there_is_refused(name):
 @slow
 @pytest.mark.parametrize('name', packaged.NAMES)
 def test_models_of_the_package_pass(name, tmp_path):
-  # In a process of its own: bytes are those that functions reach.
+  # A shared process would count bytes that other tests' functions reach.
   flags = [f'--workdir={name}']
   if name == packaged.READER:  # nothing of its articles is held out
     sentences = 'The miller counted his sacks of flour. ', 'A comet! '

@@ -45,7 +45,7 @@ def _ask(client, messages=MESSAGES, **fields):
 
 
 def _written(retro, **settings):
-  """What the library writes after the conversation, its last question as query."""
+  """The library continues the conversation; its last question retrieves."""
   tokenizer = retro.data.tokenizer
   ids = tokenizer.encode_chat([{**x} for x in MESSAGES])
   settings = {'max_new_tokens': 6, 'temperature': 1.0, 'top_p': 1.0} | settings
