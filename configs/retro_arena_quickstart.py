@@ -3,8 +3,8 @@
 """Memories of a small language model at equal cost, on the packaged articles.
 
 The argument says what is equal: bytes of weights and memory (those of a RETRO of 1.4 M
-parameters with its tokens and its index of words), FLOPs of training (its 500 steps), or
-seconds of a CPU. After experiments.prepare of retro_pretrain_quickstart with
+parameters with its tokens and its index of words), FLOPs of training (its 250 steps, a
+quarter of the articles' tokens), or seconds of a CPU. After experiments.prepare of retro_pretrain_quickstart with
 --config.neighbors.source=bm25 (and an evaluation set `fresh`), for each:
 
   python -m experiments.arena --config=configs/retro_arena_quickstart.py:bytes \
@@ -50,7 +50,7 @@ _EQUAL = {
     'budget': 14.11e6,
     'arms': _ARMS
     | {
-      'longer': (_BASELINE, 'num_steps=1350'),
+      'longer': (_BASELINE, 'num_steps=675'),
       'copier': (_BASELINE, 'model.d_ff=960', *_COPY),
       'knn_lm': _knn_lm('baseline', 160),
       '_fewer_rows': (_NGRAMS, 'model.ngrams.rows=4096'),
@@ -59,7 +59,7 @@ _EQUAL = {
   },
   # Keys of all documents cost as much as 400 steps.
   'flops': {
-    'budget': 22.04e12,
+    'budget': 11.02e12,
     'arms': _ARMS
     | {
       'copier': ('@baseline', *_COPY),
@@ -87,6 +87,8 @@ def get_config(arg: str = 'bytes') -> configs.Config:
   configs.check_arg(arg, [*_EQUAL])
   c = configs.of(Config, corpus='quickstart', fields=('neighbors.source=bm25',))
   c.equal = 'bytes' if arg == 'test' else arg
+  if arg == 'bytes':
+    c.fields = (*c.fields, 'num_steps=250')
   c.budget = _EQUAL[arg]['budget']
   with c.unlocked():
     c.arms = _EQUAL[arg]['arms']

@@ -90,8 +90,8 @@ def test_memory_is_bounded_whatever_a_small_file_unpacks_to(tmp_path, read):
     ('\ufeffaa'.encode('utf-16-le'), 'a:1: .*UTF-16'),
     ('a\nb'.encode('utf-16-le'), r'a(:1)?: .*NUL'),
     (b'a\nb\0', r'a(:2)?: .*NUL'),
-    (gzip.compress(b'a')[:-1], 'a: .*to its end'),
-    (gzip.compress(b'a') + b'b', 'a: .*to its end'),
+    (gzip.compress(b'a', mtime=0)[:-1], 'a: .*to its end'),
+    (gzip.compress(b'a', mtime=0) + b'b', 'a: .*to its end'),
     (_zst(b'a' * 99)[:-3], 'a: .*to its end'),
   ],
 )
