@@ -28,7 +28,10 @@ _WIDER = (
   *('model.d_ff=992', 'model.init_scale=0.05'),
 )
 _COPY = ('evaluate.evaluators=copying', 'evaluate.num_neighbors=10')
-_TUNED = 'knn_lm.tune_split=valid'
+_TUNED = (
+  *('knn_lm.tune_split=valid', 'knn_lm.ks=(64, 256)'),
+  'knn_lm.temperatures=(1.0, 3.0, 10.0)',
+)
 # Arms that cost the same under each column.
 _ARMS = {
   'baseline': (_BASELINE,),
@@ -41,8 +44,8 @@ _ARMS = {
 
 def _knn_lm(base: str, documents: int) -> tuple[str, ...]:
   of = f'knn_lm.model_workdir=@{base}', f'knn_lm.max_documents={documents}'
-  exact = ('knn_lm.index.searcher=exact',) if documents else ()
-  return (_KNN, *of, _TUNED, *exact)
+  exact = ('knn_lm.index.searcher=exact',) if documents < 1000 else ()
+  return (_KNN, *of, *_TUNED, *exact)
 
 
 _EQUAL = {
@@ -57,16 +60,16 @@ _EQUAL = {
       'knn_lm_ngrams': _knn_lm('_fewer_rows', 90),
     },
   },
-  # Keys of all documents cost as much as 400 steps.
+  # Keys of 4,000 documents cost as much as 156 steps.
   'flops': {
     'budget': 11.02e12,
     'arms': _ARMS
     | {
       'copier': ('@baseline', *_COPY),
-      '_fewer_steps': (_BASELINE, 'num_steps=633'),
-      'knn_lm': _knn_lm('_fewer_steps', 0),
-      '_fewer_steps_ngrams': (_NGRAMS, 'num_steps=597'),
-      'knn_lm_ngrams': _knn_lm('_fewer_steps_ngrams', 0),
+      '_fewer_steps': (_BASELINE, 'num_steps=370'),
+      'knn_lm': _knn_lm('_fewer_steps', 4000),
+      '_fewer_steps_ngrams': (_NGRAMS, 'num_steps=350'),
+      'knn_lm_ngrams': _knn_lm('_fewer_steps_ngrams', 4000),
     },
   },
 }
