@@ -49,9 +49,12 @@ def _write(docs: pathlib.Path, content, arrays):
   folder.mkdir(parents=True)
   rows = [{'mode': 'real', 'right': x} for x in (True, False, True)]
   (folder.parent / 'reading').mkdir()
-  for name in ('facts_rows', 'facts_control'):
+  cost = {'seconds': 1.25, 'bytes': 3e4}
+  costs = dict.fromkeys(('nothing', 'knn', 'prompt', 'neighbors'), cost)
+  files = {'facts_costs': costs, 'facts_rows': rows, 'facts_control': rows}
+  for name, content_of in (files | {'facts_knn': rows}).items():
     path = folder.parent / 'reading' / f'{name}.json'
-    path.write_text(json.dumps(rows))
+    path.write_text(json.dumps(content_of))
   (folder / 'tiny_bytes.json').write_text(json.dumps(content))
   np.savez(folder / 'tiny_bytes.npz', **arrays)
   return memories.page(folder)
@@ -108,7 +111,9 @@ def test_unfinished_tables_have_no_verdicts(tmp_path):
   content = _content(arrays)
   content['arms']['arm']['failed'] = ['later tokens']
   assert 'referee' in _rows(_write(tmp_path, content, arrays))['arm'][-1]
-  assert _rows(page)['two neighbors (RETROfit)'] == ['2 of 3', '']
+  assert _rows(page)['two neighbors (RETROfit)'] == [
+    *('2 of 3', '', '1.2', '0.03')
+  ]
 
 
 def test_the_page_is_that_of_the_evidence():
