@@ -59,11 +59,12 @@ steps, *wider* one of more parameters; *retro_k* reads k neighbors from the copy
 ten neighbors; *ngrams* looks its last tokens up in hashed tables (Engram); *knn_lm_ngrams* is a kNN-LM over it. All
 neighbors come from BM25, since an embedder of 91 MB would not fit a budget of 14. RETRO from the start of the RETROfit that
 reads is left out: it [did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch). RETRO trains for 250 steps of
-2,048 tokens, a quarter of the articles: half of its [other rows](retro.md), for time.
+2,048 tokens, a quarter of the articles: half of its [other rows](retro.md), for time. In equal bytes all but *longer* take as many steps,
+so FLOPs differ, and *wider* is what a memory's bytes give without one. Not run yet: equal FLOPs, equal seconds, Simple English Wikipedia.
 
 **Rule**, written before the first figure: an arm pays if it is below the baseline on `test` (articles like those of the training) and on
 fresh documents (of Simple English Wikipedia); one failure refutes it. p-values join documents and five seeds; Holm's correction is over
-the arms of a table, level .05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
+the arms of a table, level 0.05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
 copies and of kNN-LM are tuned on `valid`.
 
 Bits a byte, baseline first, then differences from it with half of their 95 % interval over documents and seeds; thirds are those of `test` by
@@ -150,7 +151,10 @@ def table(
   seeds = len(content['seeds'])
   name = f'## {content["corpus"]}, equal {content["equal"]}'
   sizes = [f'{len(arrays[f"{x}/bytes"])} of `{x}`' for x in splits]
-  return ['', name, '', f'{seeds} seeds; {", ".join(sizes)}.', '', *lines]
+  said = {x[-1]: [y[0] for y in cells if y[-1] == x[-1]] for x in cells[1:]}
+  said = '; '.join(f'**{x}**: {", ".join(arms)}' for x, arms in said.items())
+  above = f'{seeds} seeds; {", ".join(sizes)}. Most gain first, {said}.'
+  return ['', name, '', above, '', *lines]
 
 
 def facts(folder: pathlib.Path) -> list[str]:

@@ -80,6 +80,7 @@ def test_an_arm_pays_if_it_is_below_on_every_split(tmp_path):
     'same': 'undecided',
   }
   assert [*rows][:2] == ['baseline', 'both^']
+  assert '**pays**: both^; **' in page and '**undecided**: same' in page
   total = arrays['test/baseline'].mean(0).sum()
   total /= np.log(2) * arrays['test/bytes'].sum()
   assert rows['baseline'][3] == f'{total:.4f}'
