@@ -105,6 +105,8 @@ def test_figures_are_those_of_the_evidence():
   readme = ' '.join((_ROOT / 'README.md').read_text().split())
   shown = re.findall(r'\| ([+-][.\d]+) \| ([+-].*?) \|', readme)
   assert [f'{x} [{y}]' for x, y in shown] == [measured[x] for x in _OF_README]
+  fresh = measured['trained with k = 10: RETRO - baseline, fresh documents']
+  assert f'(fresh documents: {fresh.split()[0]})' in readme
   papers = [x.verdict for x in judged if not x.claim.control]
   counted = re.search(r"papers' claims (.*?) \(\[claims", readme)[1]
   counts = [str(papers.count(x)) for x in claims.VERDICTS]
