@@ -4,8 +4,9 @@
 
 The argument says what is equal: bytes of weights and memory (those of a RETRO of 1.4 M
 parameters with its tokens and its index of words), FLOPs of training (its 250 steps, a
-quarter of the articles' tokens), or seconds of a CPU. After experiments.prepare of retro_pretrain_quickstart with
---config.neighbors.source=bm25 (and an evaluation set `fresh`), for each:
+quarter of the articles' tokens), or seconds of a CPU. After experiments.prepare of
+retro_pretrain_quickstart with --config.neighbors.source=bm25 (and an evaluation set
+`fresh`), for each:
 
   python -m experiments.arena --config=configs/retro_arena_quickstart.py:bytes \
     --config.data_dir=runs/vital/data --workdir=runs/arena/bytes
