@@ -5,12 +5,15 @@
   python -m experiments.tables.memories
 
 Reads <output>/results/evidence/memories/*.json with their .npz and writes
-<output>/results/memories.md. An arm is judged by the rule of `experiments.tables.claims`:
+<output>/results/memories.md, and <output>/lab-notes/memories.md with costs, intervals
+and thirds. An arm is judged by the rule of `experiments.tables.claims`:
 it pays if it is below the baseline on every split, and Holm's correction is over the
 arms of a table. A table of fewer than five seeds has no verdicts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
 import json
 import pathlib
 from typing import Any
@@ -23,8 +26,12 @@ from experiments.tables import claims, intervals, paper_table
 from retrieval.store import manifests, output_files
 
 FILE, EVIDENCE = 'results/memories.md', 'results/evidence/memories'
+NOTES = 'lab-notes/memories.md'
+_CORPORA = {'quickstart': 'packaged', 'simplewiki': 'Simple English'}
 _COLUMNS = ('bytes', 'flops', 'seconds')
 _VERDICTS = {claims.FOR: 'pays', claims.AGAINST: 'does not pay'}
+_REFUSED = 'refused by the referee'
+_SHOWN = {'pays': '**{}**', 'does not pay': '({})', _REFUSED: 'refused'}
 _ABOVE = 1.05  # of the budget: marked
 _SEEDS = 5  # of the rule
 # Row, file of docs/results/evidence/reading and its modes of documents and swapped, and
@@ -54,22 +61,33 @@ _OF_FACTS = (
 HEAD = """# Memories at equal cost
 
 Which memory pays at this size: a wider model, RETRO, kNN-LM, copied or hashed n-grams?
-Arms are those of [retro_arena_quickstart.py](../../configs/retro_arena_quickstart.py): *longer* is the baseline with more
-steps, *wider* one of more parameters; *retro_k* reads k neighbors from the copying start; *copier* mixes the baseline with n-grams of
-ten neighbors; *ngrams* looks its last tokens up in hashed tables (Engram); *knn_lm_ngrams* is a kNN-LM over it. All
-neighbors come from BM25, since an embedder of 91 MB would not fit a budget of 14. RETRO from the start of the RETROfit that
-reads is left out: it [did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch). RETRO trains for 250 steps of
-2,048 tokens, a quarter of the articles: half of its [other rows](retro.md), for time. In equal bytes all but *longer* take as many steps,
-so FLOPs differ, and *wider* is what a memory's bytes give without one. Not run yet: equal FLOPs, equal seconds, Simple English Wikipedia.
 
-**Rule**, written before the first figure: an arm pays if it is below the baseline on `test` (articles like those of the training) and on
-fresh documents (of Simple English Wikipedia); one failure refutes it. p-values join documents and five seeds; Holm's correction is over
-the arms of a table, level 0.05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
-copies and of kNN-LM are tuned on `valid`.
+In as many bytes every memory pays but a RETRO of two neighbors, and RETRO pays least; hashed n-grams pay most. Not run yet: equal FLOPs, equal
+seconds, Simple English Wikipedia.
 
-Bits a byte, baseline first, then differences from it with half of their 95 % interval over documents and seeds; thirds are those of `test` by
-r(C), what a document shares with the training. MB: weights and memory; TFLOP and CPU seconds: training, and a kNN-LM's keys, without the search for neighbors. ^ is above the budget.
-`python -m experiments.tables.memories` writes this page from [raw values](evidence/).
+Differences from the baseline in bits a byte on held-out articles of the training's corpus, five seeds. **Bold**: pays. In (brackets): refuted. Plain: undecided.
+"""
+TEXT = """
+*longer* is the baseline with more steps, *wider* one of more parameters; *retro_k* reads k neighbors from the copying start;
+*copier* mixes the baseline with n-grams of ten neighbors; *ngrams* looks its last tokens up in hashed tables (Engram);
+*knn_lm_ngrams* is a kNN-LM over it ([arms](../../configs/retro_arena_quickstart.py)). All neighbors come from BM25, since an embedder of 91 MB would not
+fit the budget of bytes. RETRO from the start of the RETROfit that reads is left out: it
+[did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch).
+
+**Equal bytes** of weights and memory: those of retro_2; all but *longer* take 250 steps of 2,048 tokens, so FLOPs differ. **Equal FLOPs** of
+training, a kNN-LM's keys included; bytes differ. **Equal seconds** of a CPU, likewise, without the search for neighbors.
+
+**Rule**, written before the first figure: an arm pays if it is below the baseline on `test` and on
+300 fresh documents of another source; one failure refutes it. p-values join documents and five seeds; Holm's correction is over
+the arms of a column, level 0.05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
+copies and of kNN-LM are tuned on `valid`. [Costs, intervals, fresh documents, thirds](../lab-notes/memories.md).
+`python -m experiments.tables.memories` writes both pages from [raw values](evidence/).
+"""
+DETAILS = """# Memories at equal cost: details
+
+Of the [page](../results/memories.md) that says what the arms are. Bits a byte, baseline first, then differences from it with half of their 95 % interval over
+documents and seeds; thirds are those of `test` by r(C), what a document shares with the training. MB: weights and memory; TFLOP and CPU seconds: training, and a
+kNN-LM's keys, without the search for neighbors. ^ is above the budget.
 """
 
 
@@ -93,23 +111,46 @@ def thirds(overlap: np.ndarray) -> list[np.ndarray]:
   return np.array_split(np.argsort(overlap, kind='stable'), 3)
 
 
-def judge(
-  content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], splits: list
-) -> dict[str, str]:
-  """Return the verdict on each arm but the baseline."""
-  against, done = content['against'], len(content['seeds'])
-  others = [arm for arm in content['arms'] if arm != against]
-  if done < _SEEDS:
-    return dict.fromkeys(others, f'{done} of {_SEEDS} seeds')
-  rows = []
-  for arm in others:
-    differences = [
-      claims.Difference(split, estimate(arrays, split, arm, against))
-      for split in splits
-    ]
-    rows.append((claims.Claim(claim=arm, expected='below'), differences))
-  judged = claims.judge(rows)
-  return {x.claim.claim: _VERDICTS.get(x.verdict, x.verdict) for x in judged}
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Costs and nats of the arms of one corpus and column."""
+
+  content: Mapping[str, Any]
+  arrays: Mapping[str, np.ndarray]
+
+  @property
+  def splits(self) -> list[str]:
+    """Names of the splits, `test` first."""
+    return list(dict.fromkeys(x.partition('/')[0] for x in self.arrays))
+
+  @property
+  def title(self) -> str:
+    """Corpus and what is equal."""
+    name = self.content['corpus']
+    return f'{_CORPORA.get(name, name)}, equal {self.content["equal"]}'
+
+  def differences(self, arm: str) -> list[intervals.Estimate]:
+    """An arm minus the baseline, on each split."""
+    against = self.content['against']
+    return [estimate(self.arrays, x, arm, against) for x in self.splits]
+
+  @functools.cached_property
+  def verdicts(self) -> dict[str, str]:
+    """The verdict on each arm but the baseline."""
+    arms, done = self.content['arms'], len(self.content['seeds'])
+    others = [arm for arm in arms if arm != self.content['against']]
+    if done < _SEEDS:
+      return dict.fromkeys(others, f'{done} of {_SEEDS} seeds')
+    rows = []
+    for arm in others:
+      each = [*map(claims.Difference, self.splits, self.differences(arm))]
+      rows.append((claims.Claim(claim=arm, expected='below'), each))
+    verdicts = {
+      x.claim.claim: _VERDICTS.get(x.verdict, x.verdict)
+      for x in claims.judge(rows)
+    }
+    refused = {x: _REFUSED for x in others if arms[x]['failed']}
+    return verdicts | refused
 
 
 def _half(x: intervals.Estimate) -> str:
@@ -117,13 +158,10 @@ def _half(x: intervals.Estimate) -> str:
   return f'{x.mean:+.4f} ±{(high - low) / 2:.4f}'
 
 
-def table(
-  content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> list[str]:
-  """Lines of the table of one corpus and column."""
+def details(table: Table) -> list[str]:
+  """Lines of the table of one corpus and column, with costs and thirds."""
+  content, arrays, splits = table.content, table.arrays, table.splits
   against = content['against']
-  splits = list(dict.fromkeys(x.partition('/')[0] for x in arrays))
-  verdicts = judge(content, arrays, splits)
   parts = thirds(arrays[f'{splits[0]}/overlap'])
   means = {
     arm: estimate(arrays, splits[0], arm).mean for arm in content['arms']
@@ -133,28 +171,41 @@ def table(
     costs = content['arms'][arm]['costs']
     cost = {x: float(np.mean([y[x] for y in costs])) for x in _COLUMNS}
     over = cost[content['equal']] > _ABOVE * content['budget']
-    if content['arms'][arm]['failed']:
-      verdicts[arm] = 'refused by the referee'
     row = [arm + '^' * over, f'{cost["bytes"] / 1e6:.1f}']
     row += [f'{cost["flops"] / 1e12:.0f}', f'{cost["seconds"]:.0f}']
     if arm == against:
       row += [f'{estimate(arrays, x, arm).mean:.4f}' for x in splits]
       each = [estimate(arrays, splits[0], arm, '', x) for x in parts]
-      row += [' '.join(f'{x.mean:.3f}' for x in each), verdicts.get(arm, '')]
+      row += [' '.join(f'{x.mean:.3f}' for x in each), '']
     else:
-      row += [_half(estimate(arrays, x, arm, against)) for x in splits]
+      row += [_half(x) for x in table.differences(arm)]
       each = [estimate(arrays, splits[0], arm, against, x) for x in parts]
-      row += [' '.join(f'{x.mean:+.3f}' for x in each), verdicts[arm]]
+      row += [' '.join(f'{x.mean:+.3f}' for x in each), table.verdicts[arm]]
     cells.append(row)
   heads = ('arm', 'MB', 'TFLOP', 's', *splits, 'thirds', 'verdict')
   lines = paper_table.markdown(heads, cells, '|' + '---|' * len(heads))
-  seeds = len(content['seeds'])
-  name = f'## {content["corpus"]}, equal {content["equal"]}'
   sizes = [f'{len(arrays[f"{x}/bytes"])} of `{x}`' for x in splits]
-  said = {x[-1]: [y[0] for y in cells if y[-1] == x[-1]] for x in cells[1:]}
-  said = '; '.join(f'**{x}**: {", ".join(arms)}' for x, arms in said.items())
-  above = f'{seeds} seeds; {", ".join(sizes)}. Most gain first, {said}.'
-  return ['', name, '', above, '', *lines]
+  said = f'{len(content["seeds"])} seeds; {", ".join(sizes)}.'
+  return ['', f'## {table.title}', '', said, '', *lines]
+
+
+def overview(tables: Sequence[Table]) -> list[str]:
+  """Lines of the table of all verdicts: an arm a row, a table a column."""
+  gains = {}
+  for table in tables:
+    for arm in table.verdicts:
+      gains.setdefault(arm, []).append(table.differences(arm)[0].mean)
+  cells = []
+  for arm in sorted(gains, key=lambda x: np.mean(gains[x])):
+    row = [arm]
+    for table in tables:
+      verdict = table.verdicts.get(arm)
+      means = table.differences(arm) if verdict else ()
+      text = ' '.join(f'{x.mean:+.3f}' for x in means)
+      row.append(_SHOWN.get(verdict, '{}').format(text))
+    cells.append(row)
+  heads = ('arm', *(x.title for x in tables))
+  return paper_table.markdown(heads, cells, '|' + '---|' * len(heads))
 
 
 def facts(folder: pathlib.Path) -> list[str]:
@@ -172,25 +223,27 @@ def facts(folder: pathlib.Path) -> list[str]:
   return ['', '## Facts of own documents', '', *lines, '', _OF_FACTS]
 
 
-def page(folder: pathlib.Path) -> str:
-  """The page that the files of a folder and of `reading` beside it make."""
-  lines = HEAD.splitlines()
-  paths = sorted(folder.glob('*_*.json'))
-  for path in paths:
-    content = manifests.read_object(path)
+def pages(folder: pathlib.Path) -> dict[str, str]:
+  """The pages that the files of a folder and of `reading` beside it make."""
+  tables = []
+  for path in folder.glob('*_*.json'):
     with np.load(path.with_suffix('.npz')) as arrays:
-      lines += table(content, dict(arrays))
-  if not paths:
-    lines += ['', 'Not run.']
-  return '\n'.join([*lines, *facts(folder.parent / 'reading')]) + '\n'
+      tables.append(Table(manifests.read_object(path), dict(arrays)))
+  tables.sort(
+    key=lambda x: (x.content['corpus'], _COLUMNS.index(x.content['equal']))
+  )
+  lines = [HEAD, *overview(tables), TEXT, *facts(folder.parent / 'reading')]
+  notes = [DETAILS, *(line for x in tables for line in details(x))]
+  return {FILE: '\n'.join(lines) + '\n', NOTES: '\n'.join(notes) + '\n'}
 
 
 def main(argv: list[str]) -> None:
-  """Write the page."""
+  """Write the pages."""
   del argv
   docs = pathlib.Path(flags.FLAGS.output)
-  output_files.write(docs / FILE, page(docs / EVIDENCE).encode())
-  progress.console().print(f'The page is {docs / FILE}.')
+  for name, text in pages(docs / EVIDENCE).items():
+    output_files.write(docs / name, text.encode())
+    progress.console().print(f'Written: {docs / name}.')
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The page of memories: totals, thirds, verdicts and what is not finished."""
+"""The pages of memories: totals, thirds, verdicts and what is not finished."""
 
 import json
 import pathlib
@@ -44,7 +44,8 @@ def _content(arrays, seeds=5, **costs):
   }
 
 
-def _write(docs: pathlib.Path, content, arrays):
+def _write(docs: pathlib.Path, arrays, *contents):
+  """The page and its notes."""
   folder = docs / memories.EVIDENCE
   folder.mkdir(parents=True)
   rows = [{'mode': 'real', 'right': x} for x in (True, False, True)]
@@ -55,9 +56,11 @@ def _write(docs: pathlib.Path, content, arrays):
   for name, content_of in (files | {'facts_knn': rows}).items():
     path = folder.parent / 'reading' / f'{name}.json'
     path.write_text(json.dumps(content_of))
-  (folder / 'tiny_bytes.json').write_text(json.dumps(content))
-  np.savez(folder / 'tiny_bytes.npz', **arrays)
-  return memories.page(folder)
+  for content in contents:
+    path = folder / f'tiny_{content["equal"]}.json'
+    path.write_text(json.dumps(content))
+    np.savez(path.with_suffix('.npz'), **arrays)
+  return memories.pages(folder).values()
 
 
 def _rows(page):
@@ -69,9 +72,10 @@ def test_an_arm_pays_if_it_is_below_on_every_split(tmp_path):
   arrays = _values(
     both=(-0.05, -0.05), one=(-0.05, 0.04), worse=(0.03, 0.05), same=(0, 0)
   )
-  page = _write(tmp_path, _content(arrays, both={'bytes': 2e6}), arrays)
-  rows = _rows(page)
-  verdicts = {x: row[-1] for x, row in rows.items() if len(row) == 7}
+  content = _content(arrays, both={'bytes': 2e6})
+  page, notes = _write(tmp_path, arrays, content)
+  rows = _rows(notes)
+  verdicts = {x: row[-1] for x, row in rows.items()}
   assert verdicts == {
     'baseline': '',
     'both^': 'pays',
@@ -80,7 +84,10 @@ def test_an_arm_pays_if_it_is_below_on_every_split(tmp_path):
     'same': 'undecided',
   }
   assert [*rows][:2] == ['baseline', 'both^']
-  assert '**pays**: both^; **' in page and '**undecided**: same' in page
+  marks = {x: row[0] for x, row in _rows(page).items() if len(row) == 1}
+  assert [*marks][0] == 'both' and [*marks][-1] == 'worse'
+  assert marks['both'][:2] == '**' and marks['one'][0] == '('
+  assert marks['worse'][0] == '(' and marks['same'][0] in '+-'
   total = arrays['test/baseline'].mean(0).sum()
   total /= np.log(2) * arrays['test/bytes'].sum()
   assert rows['baseline'][3] == f'{total:.4f}'
@@ -106,19 +113,37 @@ def test_thirds_go_from_the_least_shared_to_the_most():
 
 def test_unfinished_tables_have_no_verdicts(tmp_path):
   arrays = _values(arm=(-0.1, -0.1))
-  page = _write(tmp_path, _content(arrays, seeds=4), arrays)
-  assert _rows(page)['arm'][-1] == '4 of 5 seeds'
+  page, notes = _write(tmp_path, arrays, _content(arrays, seeds=4))
+  assert _rows(notes)['arm'][-1] == '4 of 5 seeds'
+  assert _rows(page)['arm'][0][0] == '-'
   shutil.rmtree(tmp_path / 'results')
   content = _content(arrays)
   content['arms']['arm']['failed'] = ['later tokens']
-  assert 'referee' in _rows(_write(tmp_path, content, arrays))['arm'][-1]
+  refused, notes = _write(tmp_path, arrays, content)
+  assert 'referee' in _rows(notes)['arm'][-1]
+  assert _rows(refused)['arm'] == ['refused']
   assert _rows(page)['two neighbors (RETROfit)'] == [
     *('2 of 3', '', '1.2', '0.03')
   ]
 
 
-def test_the_page_is_that_of_the_evidence():
+def test_tables_stand_side_by_side(tmp_path):
+  arrays = _values(arm=(-0.1, -0.1), more=(-0.2, 0))
+  of_bytes = _content(arrays)
+  seconds = _content(arrays) | {'equal': 'seconds'}
+  del seconds['arms']['more']
+  page, _ = _write(tmp_path, arrays, seconds, of_bytes)
+  rows = _rows(page)
+  assert [*rows][:2] == ['more', 'arm']
+  assert rows['arm'][0] == rows['arm'][1] and rows['more'][1] == ''
+  head = next(x for x in page.splitlines() if x.startswith('| arm'))
+  assert head.index('bytes') < head.index('seconds')
+
+
+def test_the_pages_are_those_of_the_evidence():
   docs = pathlib.Path(memories.__file__).parents[2] / 'docs'
-  page = (docs / memories.FILE).read_text(encoding='utf-8')
-  assert page == memories.page(docs / memories.EVIDENCE)
+  pages = memories.pages(docs / memories.EVIDENCE)
+  for name, page in pages.items():
+    assert page == (docs / name).read_text(encoding='utf-8')
+  page = pages[memories.FILE]
   assert len(page.split()) <= 600 + page.count('|')
