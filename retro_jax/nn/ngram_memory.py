@@ -25,17 +25,17 @@ tables: on a CPU 131,072 rows of 16 take a fiftieth of a step of the quickstart,
 million would take half a step.
 
 Dimension key: B batch, L tokens, D model width, T tables, R rows of a table, W width
-of a row, E = T W, V vocabulary.
+of a row, E = T W.
 """
 
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
 from retrieval.nn import partitioning
-from retro_jax.nn import inputs, layers, primitives, retro
+from retro_jax.nn import inputs, layers, primitives, retro, retro_step
 from retro_jax.nn.config import Ngrams, RetroConfig
 
 ORDERS = (2, 3)  # tokens of an n-gram
@@ -127,41 +127,10 @@ class Recall(nn.Module):
     return x + gate.astype(c.dtype) * v
 
 
-class NgramRetro(retro.Retro):
-  """The baseline with a memory of n-grams; arguments and results are Retro's."""
+class _Recalls:
+  """Adds the memory of n-grams before layers of a Retro."""
 
-  @nn.compact
-  def __call__(
-    self,
-    tokens: Int[Array, 'B L'],
-    neighbors: Int[Array, 'B C N R'] | None = None,
-    neighbor_mask: Bool[Array, 'B C N R'] | None = None,
-    *,
-    segment_ids: Int[Array, 'B L'] | None = None,
-    last: Int[Array, ' B'] | None = None,
-    targets: Int[Array, 'B L'] | None = None,
-    train: bool = False,
-  ) -> Float[Array, 'B _ V'] | Float[Array, 'B L']:
-    """Logits of each next token; neighbors are not read."""
-    c = self.config
-    inputs.check(c, tokens, neighbors, neighbor_mask, segment_ids)
-    embedding, _, positions, x = self._begin(tokens, segment_ids, last, train)
-    segments = None if segment_ids is None else (segment_ids, segment_ids)
-    if inputs.is_kept(self, last):
-      self.put_variable('cache', 'tokens', tokens)
-    rows = look_up_rows(c.ngrams, windows_of(tokens, segment_ids))
-    attend = layers.recomputed(layers.Attention, c, 4)
-    feed_forward = layers.recomputed(layers.FeedForward, c, 2)
-    for p in range(1, c.num_layers + 1):
-      x = self._recall(p, x, rows)
-      x = attend(c, name=f'layer_{p}_attn')(x, None, segments, train, positions)
-      x = feed_forward(c, name=f'layer_{p}_ffw')(x, train)
-      x = partitioning.constrain(x, 'batch', 'length', None)
-      self.sow('intermediates', f'layer_{p}', x)
-    return self._read(embedding, x, targets, last)
-
-  def _recall(self, p, x, rows):
-    """Add the memory before layer p, if it has one."""
+  def _recall(self, p, x, found):
     c = self.config
     if p not in c.ngrams.layers:
       return x
@@ -172,34 +141,31 @@ class NgramRetro(retro.Retro):
       (num_tables(c.ngrams) * c.ngrams.rows, c.ngrams.width),
       c.param_dtype,
     )
-    return Recall(c, name=f'layer_{p}_recall')(x, table, rows)
+    return Recall(c, name=f'layer_{p}_recall')(x, table, found)
 
 
-class NgramStep(NgramRetro):
+class NgramRetro(_Recalls, retro.Retro):
+  """The baseline with a memory of n-grams; arguments and results are Retro's."""
+
+  def _look_up(self, tokens, segment_ids, last):
+    if inputs.is_kept(self, last):
+      self.put_variable('cache', 'tokens', tokens)
+    return look_up_rows(self.config.ngrams, windows_of(tokens, segment_ids))
+
+
+class NgramStep(_Recalls, retro_step.RetroStep):
   """NgramRetro for the next token of each row, as RetroStep for Retro.
 
   The cache holds keys and values of self-attention, the tokens, and where documents
   begin.
   """
 
-  @nn.compact
-  def __call__(self, tokens, position):
-    """Logits of each next token; arguments as of RetroStep."""
-    c, cache = self.config, self.variables['cache']
-    first, place = cache['first'], position[:, None]
+  def _look_up(self, tokens, position):
+    cache = self.variables['cache']
+    first, place = cache['first'][:, None], position[:, None]
     text = cache['tokens'].at[jnp.arange(len(tokens)), position].set(tokens)
     self.put_variable('cache', 'tokens', text)
-    length = text.shape[1]
-    embedding = self._table('embedding', c.d_model)
-    x = self._embedder(embedding)(tokens[:, None], place - first[:, None])
     at = place - jnp.arange(max(ORDERS))
     window = jnp.take_along_axis(text, jnp.maximum(at, 0), axis=1) + 1
-    window = jnp.where(at >= first[:, None], window, 0)
-    ids = look_up_rows(c.ngrams, window[:, None])
-    for p in range(1, c.num_layers + 1):
-      x = self._recall(p, x, ids)
-      x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
-        x, first, position, length
-      )
-      x = layers.FeedForward(c, name=f'layer_{p}_ffw')(x)
-    return self._read(embedding, x)[:, 0]
+    window = jnp.where(at >= first, window, 0)
+    return look_up_rows(self.config.ngrams, window[:, None])

@@ -79,6 +79,7 @@ class Retro(nn.Module):
     retrieved = inputs.complete_chunks(c, tokens, neighbors, neighbor_mask)
     embedding, _, positions, x = self._begin(tokens, segment_ids, last, train)
     segments = None if segment_ids is None else (segment_ids, segment_ids)
+    found = self._look_up(tokens, segment_ids, last)
 
     def encode(x):
       """Return the encoded neighbors and their masks, for the layers of P."""
@@ -106,7 +107,7 @@ class Retro(nn.Module):
       read = None
       for p in range(1, c.num_layers + 1):
         x = self_attention(c, name=f'layer_{p}_attn')(
-          x, None, segments, train, positions
+          self._recall(p, x, found), None, segments, train, positions
         )
         if retrieved is not None and p in c.cca_layers:
           read = read or encode(x)
@@ -137,6 +138,14 @@ class Retro(nn.Module):
     x = partitioning.constrain(x, 'batch', 'length', None)
     inputs.put_first(self, tokens, segment_ids, last)
     return embedding, embed, positions, x
+
+  def _look_up(self, *_):
+    """What `_recall` adds; a model with another memory has both."""
+
+  def _recall(self, p, x, found):
+    """The input of layer p."""
+    del p, found
+    return x
 
   def _table(self, name, width):
     c = self.config

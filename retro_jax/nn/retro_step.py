@@ -49,10 +49,11 @@ class RetroStep(retro.Retro):
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
     x = self._embedder(embedding)(tokens[:, None], (position - first)[:, None])
+    found = self._look_up(tokens, position)
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
-        x, first, position, length
+        self._recall(p, x, found), first, position, length
       )
       if cca_layers and p == min(cca_layers):
         h, mask = cache['conditioning'], cache['neighbor_mask']
