@@ -70,7 +70,7 @@ Which memory pays at this size: a wider model, RETRO, kNN-LM, copied or hashed n
 
 All models are small and have read a quarter to half of 2 M tokens; where a model has read more, memories gain less. Not run yet: equal seconds, Simple English Wikipedia.
 
-Differences from the baseline in bits a byte on held-out articles of the training's corpus, five seeds. **Bold**: pays. In (brackets): refuted. Plain: undecided.
+Bits a byte minus the baseline's, first on held-out articles of the training's corpus, then on fresh documents; five seeds. **Bold**: pays; (in brackets): does not; plain: undecided.
 """
 TEXT = """
 *longer* is the baseline with more steps, *wider* one of more parameters; *retro_k* reads k neighbors from the copying start;
