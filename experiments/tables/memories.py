@@ -65,10 +65,10 @@ Which memory pays at this size: a wider model, RETRO, kNN-LM, copied or hashed n
 - **Train longer first**: in as many bytes, 2.7 times the steps gain more than any memory.
 - **Where bytes are short**, hashed n-grams gain most; a RETRO of ten neighbors hardly gains, at six times the FLOPs, one of two does not.
 - **Where training is short**, kNN-LM over hashed n-grams gains most, in 390 MB against 14; then kNN-LM, hashed n-grams, copies.
-- **RETRO does not pay for its training**: for its FLOPs the baseline takes twice the steps (six times, for ten neighbors, whose 85 are mostly
-  warm-up), which gain more than neighbors do. Neither does a wider model.
+- **RETRO does not pay for its training**: for its FLOPs or seconds the baseline takes twice the steps (six or seven times, for ten neighbors,
+  whose 85 are mostly warm-up), which gain more than neighbors do. Neither does a wider model.
 
-All models are small and have read a quarter to half of 2 M tokens; where a model has read more, memories gain less. Not run yet: equal seconds, Simple English Wikipedia.
+All models are small and have read a quarter to two thirds of 2 M tokens; where a model has read more, copies and n-grams gain less. Not run yet: Simple English Wikipedia.
 
 Bits a byte minus the baseline's, first on held-out articles of the training's corpus, then on fresh documents; five seeds. **Bold**: pays; (in brackets): does not; plain: undecided.
 """

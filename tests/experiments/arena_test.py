@@ -271,7 +271,9 @@ def test_an_embedder_is_no_free_memory(data, tmp_path):
     runs._size_of_neighbors(built)
 
 
-@pytest.mark.parametrize('arg', ['bytes', 'flops_simple', 'bytes_simple', 'test'])
+@pytest.mark.parametrize(
+  'arg', ['bytes', 'flops_simple', 'bytes_simple', 'test']
+)
 def test_arms_of_the_config_are_built(arg, data, tmp_path):
   path = f'{configs.FOLDER}/retro_arena_quickstart.py:{arg}'
   overrides = [('data_dir', str(data)), ('splits', 'test')]
