@@ -140,7 +140,7 @@ class Retro(nn.Module):
     return embedding, embed, positions, x
 
   def _look_up(self, *_):
-    """What `_recall` adds; a model with another memory has both."""
+    """Return what `_recall` adds; None here, where there is no further memory."""
 
   def _recall(self, p, x, found):
     """The input of layer p."""
