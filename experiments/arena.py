@@ -391,7 +391,8 @@ def arena(config: Config, workdir: str) -> None:
         runs.make(arm, seed)
         for split in config.splits if arm in runs.shown else ():
           runs.nats(arm, seed, split)
-    logging.info('Seed %d is finished: %s.', seed, runs.report())
+    with locks.maker(pathlib.Path(workdir, 'report')):  # the last has all seeds
+      logging.info('Seed %d is finished: %s.', seed, runs.report())
 
 
 if __name__ == '__main__':

@@ -185,16 +185,19 @@ def test_seeds_of_several_processes_are_reported_together(
   for seed in (1, 2):
     shutil.copytree(runs / 'seed_0', runs / f'seed_{seed}')
   (runs / 'seed_2/copier/test.npz').unlink()  # is not finished
-  locked, make = [], arena.Runs.make
+  locked, held, make = [], [], arena.Runs.make
 
   def watched(self, arm, seed):
     locked.extend(x.parent.name for x in runs.glob('seed_*/.writer-arena.lock'))
+    held.append((runs / '.report.lock').exists())
     make(self, arm, seed)
 
   monkeypatch.setattr(arena.Runs, 'make', watched)
   monkeypatch.setattr(arena.Runs, 'call', None)  # nothing is computed again
   arena.arena(dataclasses.replace(config, seed=1), str(runs))
   assert {*locked} == {'seed_1'}
+  # Its own arms first, then those of the report, which others wait for.
+  assert held == sorted(held) and {*held} == {False, True}
   again = _values(runs)
   for name in ('test/baseline', 'test/copier', 'test/knn_lm'):
     np.testing.assert_array_equal(again[name], np.repeat(values[name], 2, 0))
