@@ -63,24 +63,21 @@ HEAD = """# Memories at equal cost
 Which memory pays at this size: a wider model, RETRO, kNN-LM, copied or hashed n-grams?
 
 - **Train longer first**: in as many bytes, 2.7 times the steps gain more than any memory.
-- **Where bytes are short**, hashed n-grams gain most; a RETRO of ten neighbors hardly gains, at six times the FLOPs, one of two does not.
-- **Where training is short**, kNN-LM over hashed n-grams gains most, in 315 and 390 MB against 14; kNN-LM, hashed n-grams and copies gain less
-  (but copies as much on `test` of Simple English at equal seconds).
-- **RETRO does not pay for its training**, on either corpus: for its FLOPs or seconds the baseline takes twice the steps (six or seven times, for ten neighbors,
-  whose 85 are mostly warm-up), which gain more than neighbors do. Neither does a wider model.
-- **Where a document repeats the corpus**, copies gain most: 0.44 ±0.08 in the third of Simple English that shares most (equal FLOPs), where kNN-LM over
-  n-grams gains 0.34 and RETRO loses 0.20 ±0.03.
+- **Where bytes are short**, hashed n-grams gain most; RETRO gains hardly (ten neighbors, at six times the FLOPs) or nothing (two).
+- **Where training is short**, kNN-LM over hashed n-grams gains most, in 315 and 390 MB against 14; kNN-LM, hashed n-grams and copies gain less (copies once as much).
+- **RETRO does not pay for its training**, on either corpus: in its FLOPs or seconds the baseline takes twice the steps (six times those of ten neighbors,
+  85, mostly warm-up), which gain more. Neither does a wider model.
+- **Where a document repeats the corpus**, copies gain most: 0.44 ±0.08 in that third of Simple English (equal FLOPs), kNN-LM over n-grams 0.34; RETRO loses 0.20 ±0.03.
 
-All models are small and have read little (baselines 0.5 to 1.4 M tokens); where a model has read more, copies and n-grams gain less. Not run yet: Simple English Wikipedia at equal bytes.
+All models are small and have read 0.2 to 1.4 M tokens; trained longer, they gain less from copies and n-grams. Not run yet: Simple English, equal bytes.
 
-Bits a byte minus the baseline's, first on held-out articles of the training's corpus, then on fresh documents; five seeds. **Bold**: pays; (in brackets): does not; plain: undecided.
+Bits a byte minus the baseline's, on held-out articles and on fresh documents; five seeds. **Bold**: pays; (in brackets): does not; plain: undecided.
 """
 TEXT = """
 *longer* is the baseline with more steps, *wider* one of more parameters; *retro_k* reads k neighbors from the copying start;
 *copier* mixes the baseline with n-grams of ten neighbors; *ngrams* looks its last tokens up in hashed tables (Engram);
-*knn_lm_ngrams* is a kNN-LM over it ([arms](../../configs/retro_arena_quickstart.py)). All neighbors come from BM25, since an embedder of 91 MB would not
-fit the budget of bytes. RETRO from the start of the RETROfit that reads is left out: it
-[did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch).
+*knn_lm_ngrams* is a kNN-LM over it ([arms](../../configs/retro_arena_quickstart.py)). Neighbors come from BM25: an embedder of 91 MB
+would not fit the bytes. Left out: RETRO from the start of the RETROfit that reads, which [did not serve](../lab-notes/retro.md#reading-with-its-own-attention-from-scratch).
 
 **Equal bytes** of weights and memory: those of retro_2; all but *longer* take 250 steps of 2,048 tokens, so FLOPs differ. **Equal FLOPs** of
 training, those of retro_2, a kNN-LM's keys included; bytes differ. **Equal seconds** of a CPU, those of that kNN-LM with its index, without the search for neighbors.
@@ -88,7 +85,7 @@ training, those of retro_2, a kNN-LM's keys included; bytes differ. **Equal seco
 **Rule**, written before the first figure: an arm pays if it is below the baseline on `test` and on
 300 fresh documents of the other corpus; one failure refutes it. p-values join documents and five seeds; Holm's correction is over
 the arms of a column, level 0.05 ([rule](../lab-notes/claims.md#rule)). An arm that `experiments.referee` refuses has no verdict. Weights of
-copies and of kNN-LM are tuned on `valid`. [Costs, intervals, fresh documents, thirds](../lab-notes/memories.md).
+copies and of kNN-LM are tuned on `valid`. [Costs, intervals, thirds](../lab-notes/memories.md).
 `python -m experiments.tables.memories` writes both pages from [raw values](evidence/).
 """
 DETAILS = """# Memories at equal cost: details
