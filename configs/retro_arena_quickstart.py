@@ -37,10 +37,11 @@ def _arms(d_model: int = 248, rows: int = 0, width: int = 18) -> dict:
   sizes = f'd_model={d_model}', f'encoder_d_model={d_model}'
   sizes += f'head_dim={d_model // 4}', f'd_ff={4 * d_model}'
   sizes += (f'init_scale={round(0.8 / d_model**0.5, 2)}',)
+  rate = ('optimizer.learning_rate=0.001',) if d_model > 500 else ()  # on valid
   tables = (f'model.ngrams.rows={rows}',) if rows else ()
   return {
     'baseline': (_BASELINE,),
-    'wider': (_BASELINE, *(f'model.{x}' for x in sizes)),
+    'wider': (_BASELINE, *(f'model.{x}' for x in sizes), *rate),
     'retro_2': (_RETRO, 'evaluate.shuffled=False', *_TWO),
     'retro_10': (_RETRO, 'evaluate.shuffled=False', *_TEN),
     'ngrams': (_NGRAMS, *tables, f'model.ngrams.width={width}'),
