@@ -69,7 +69,7 @@ HEAD = """# Memories at equal cost
   neighbors, mostly warm-up). Neither does a wider model.
 - **In the third of Simple English that repeats the corpus most** copies gain 0.44 ±0.08, RETRO loses 0.20 ±0.03 (equal FLOPs; equal bytes: 0.57 ±0.10, and RETRO gains 0.10 ±0.03).
 
-All models are small and have read 0.2 to 1.4 M tokens; trained longer, they gain less from copies and n-grams. Not run in 92 MB: a wider model, ten neighbors.
+All models are small and have read 0.2 to 1.4 M tokens; trained longer, they gain less from copies and n-grams. Not run: a wider model of 92 MB.
 
 Bits a byte minus the baseline's, on held-out articles and fresh documents; five seeds. **Bold**: pays; (in brackets): does not; plain: undecided.
 """
