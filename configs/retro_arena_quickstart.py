@@ -12,8 +12,8 @@ with --config.neighbors.source=bm25 (and an evaluation set `fresh`), for each:
   python -m experiments.arena --config=configs/retro_arena_quickstart.py:bytes \
     --config.data_dir=runs/vital/data --workdir=runs/arena/bytes
 
-A seed takes about half an hour of a core, most of it for the RETRO of ten neighbors and
-for searches of kNN-LM. Seeds may run side by side (--config.seed=1
+A seed takes 30 to 80 minutes of a core, most of it for the RETRO of ten neighbors, for
+searches of kNN-LM and for a wide model. Seeds may run side by side (--config.seed=1
 --config.num_seeds=1, in the same workdir). Figures: docs/results/memories.md.
 """
 
@@ -82,7 +82,7 @@ _EQUAL = {
   'bytes': (14.11e6, _arms() | _bytes(160, 4096, 90)),
   'flops': (11.02e12, _training(4000)),
   'seconds': (187.0, _training(4000)),
-  'bytes_simple': (91.92e6, _arms(648, 65536, 20) | _bytes(500, 32768, 330)),
+  'bytes_simple': (91.92e6, _arms(648, 65536, 20) | _bytes(465, 32768, 330)),
   'flops_simple': (11.02e12, _training(970)),
   'seconds_simple': (208.0, _training(970)),
 }

@@ -86,6 +86,10 @@ class Config:
     settings.check(self)
     for name in (self.against, *self.arms):
       arm_of(self, name)
+    if self.against.startswith('_'):
+      raise settings.SettingsError(
+        'against', self.against, 'an arm that is shown'
+      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,11 @@ class Arm:
   model: str  # arm that trains it: itself, or the one of @ARM
   file: str  # of configs/, with its argument
   fields: Mapping[str, str]  # that its commands get
+
+  @property
+  def texts(self) -> list[Any]:
+    """What its config is made of."""
+    return [self.file, dict(self.fields)]
 
   @property
   def base(self) -> str:
@@ -152,6 +161,10 @@ class Runs:
       retro_data.DataFolder(self._data).chunks(split)
     self.arms = {name: arm_of(config, name) for name in config.arms}
     self.shown = [x for x in self.arms.values() if not x.name.startswith('_')]
+    for arm in self.arms.values():
+      built = self.build(arm, config.seed)[0]
+      if arm.copies or built.retrieval:
+        self._size_of_neighbors(built)
 
   def run_of(self, name: str, seed: int) -> pathlib.Path:
     """Folder of an arm's run."""
@@ -188,8 +201,10 @@ class Runs:
     for needed in {arm.model, arm.base} - {arm.name, ''}:
       self.make(self.arms[needed], seed)
     folder, arm = self.run_of(arm.name, seed), self._within_budget(arm)
-    texts = [arm.file, dict(arm.fields)]
-    path = folder / _MADE
+    path, texts = folder / _MADE, arm.texts
+    if arm.base:
+      made = json.loads((self.run_of(arm.base, seed) / _MADE).read_text())
+      texts += made['texts']
     if path.exists():
       made = json.loads(path.read_text())['texts']
       if made != texts:
@@ -221,19 +236,20 @@ class Runs:
   def _step_flops(self, arm: Arm) -> float:
     config = self.build(arm, self._config.seed)[0]
     model = loading.model_config_of(config, self._folder(config))
-    neighbors = config.num_neighbors if config.retrieval else 0
-    fields = retro_task.model_fields(config, model, neighbors)
-    return fields['flops_per_step']
+    k = config.num_neighbors if config.retrieval else 0
+    return retro_task.model_fields(config, model, k)['flops_per_step']
 
   def _step_seconds(self, arm: Arm) -> float:
     """CPU seconds of a step of training, measured once."""
     path = self._root / 'timed' / f'{arm.name}.json'
     with locks.maker(path):
-      if not path.exists():
+      timed = json.loads(path.read_text()) if path.exists() else {}
+      if timed.get('texts') != arm.texts:
         config = self.build(arm, self._config.seed)[0]
         task = retro_task.make_task(config, self._folder(config))
-        reports.write_json(path, _time_step(task, config))
-    return json.loads(path.read_text())
+        timed = {'texts': arm.texts, 'seconds': _time_step(task, config)}
+        reports.write_json(path, timed)
+    return timed['seconds']
 
   def _folder(self, config: Any) -> retro_data.DataFolder:
     return retro_data.DataFolder.of(config, self._data)
@@ -278,9 +294,13 @@ class Runs:
       expected = f'one of {names.WORDS}, without an embedder that costs, too'
       raise settings.SettingsError('neighbors.source', source, expected)
     data = self._folder(config)
-    indices = data.datastore.text_indices(config)
-    stores = indices.words_path(source), data.path('tokens')
-    return reached.files_bytes(*stores, data.path('chunks-train'))
+    words = data.datastore.text_indices(config).words_path(source)
+    if not words.is_dir():
+      raise FileNotFoundError(
+        f'{words}: missing; expected the index of {source}.'
+      )
+    stores = words, data.path('tokens'), data.path('chunks-train')
+    return reached.files_bytes(*stores)
 
   def nats(self, arm: Arm, seed: int, split: str) -> dict[str, np.ndarray]:
     """Evaluate an arm on a split, unless that is done: nats and bytes, [D]."""
@@ -333,7 +353,8 @@ class Runs:
     return sorted(
       int(folder.name.removeprefix('seed_'))
       for folder in self._root.glob('seed_*')
-      if all((folder / file).exists() for file in files)
+      if folder.name.removeprefix('seed_').isdecimal()
+      and all((folder / file).exists() for file in files)
     )
 
   def report(self) -> pathlib.Path:
@@ -344,8 +365,11 @@ class Runs:
     for split in c.splits:
       for arm in self.shown:
         each = [self.nats(arm, seed, split) for seed in seeds]
+        sizes = arrays.setdefault(f'{split}/bytes', each[0]['bytes'])
+        if not all(np.array_equal(x['bytes'], sizes) for x in each):
+          expected = f'an arm that is evaluated on all documents of {split}'
+          raise settings.SettingsError(f'arms.{arm.name}', None, expected)
         arrays[f'{split}/{arm.name}'] = np.stack([x['nats'] for x in each])
-        arrays[f'{split}/bytes'] = each[0]['bytes']
       arrays[f'{split}/overlap'] = self.overlap(split)
     rows = {
       arm.name: {

@@ -66,21 +66,22 @@ class Place:
     return hub.local(self.workdir)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def load(place: Place) -> tuple[Any, referee_lib.Scorer]:
   """Return a loaded model, None for one of --model, and what it shows."""
   if place.model:
     return None, _of_module(place.model)
   workdir = place.folder
-  if knn_lm.is_mixed(workdir):
+  if place.mixture:
+    model = language_model.load(workdir, place.data_dir)
+    model = copying.load(model, workdir)
+  elif knn_lm.is_mixed(workdir):
     model = knn_lm.load(workdir, place.data_dir)
-    return model, model.scorer()
-  if 'embedding' not in checkpoints.find(str(workdir)).params:
+  elif 'embedding' not in checkpoints.find(str(workdir)).params:
     model = realm_loading.load(workdir, place.data_dir, part='realm')
     return model, masked_words.scorer(model)
-  model = language_model.load(workdir, place.data_dir)
-  if place.mixture:
-    model = copying.load(model, workdir)
+  else:
+    model = language_model.load(workdir, place.data_dir)
   return model, model.scorer()
 
 
@@ -89,14 +90,12 @@ def _of_module(name: str) -> referee_lib.Scorer:
   try:
     module = importlib.import_module(module_name)
     scorer = referee_lib.as_scorer(getattr(module, attribute))
-  except (ImportError, AttributeError) as error:
+  except (ImportError, AttributeError, TypeError, ValueError) as error:
     raise ValueError(
       f'--model={name}: {error}; expected MODULE:FUNCTION.'
     ) from error
-  if scorer.encode is None:
-    encode = getattr(module, 'encode', None)
-    scorer = dataclasses.replace(scorer, encode=encode)
-  return scorer
+  encode = scorer.encode or getattr(module, 'encode', None)
+  return dataclasses.replace(scorer, encode=encode)
 
 
 def read_texts(path: str, most: int) -> list[str]:
@@ -163,6 +162,8 @@ def main(unused_argv: list[str]) -> None:
   values = flags.FLAGS
   if bool(values.model) == bool(values.workdir):
     raise ValueError('expected --workdir=RUN or --model=MODULE:FUNCTION.')
+  if values.model and values.mixture:
+    raise ValueError('--mixture: expected --workdir=RUN beside it.')
   most = values.max_documents
   report = judge(
     Place(values.model, values.workdir, values.data_dir, values.mixture),

@@ -264,7 +264,7 @@ class KnnLanguageModel(language_model.LanguageModel):
 
     def num_bytes():
       stated = scorer.num_bytes()
-      search = reached.num_bytes(self.search)  # scores of a search among them
+      search = reached.search_bytes(self.datastore.index.searcher)
       return stated | {'caches': stated['caches'] + search}
 
     return dataclasses.replace(scorer, num_bytes=num_bytes)

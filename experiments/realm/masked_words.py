@@ -47,6 +47,8 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
   retrieval = pipeline.Retrieval(data.blocks, layout, trained.index)
   hashes = data.blocks.all_hashes()
   params, vocab_size = jax.device_put(trained.params), data.tokenizer.vocab_size
+  version = trained.index.version
+  of_search = reached.search_bytes(version.index.searcher)
 
   def log_probs(tokens: np.ndarray, places: np.ndarray, ids: Sequence[str]):
     rows = [
@@ -75,8 +77,8 @@ def scorer(trained: realm.TrainedRealm) -> referee.Scorer:
     num_bytes=lambda: {
       'weights': reached.num_bytes(params),
       'memory': reached.files_bytes(data.root, trained.index_folder),
-      # of the host
-      'caches': reached.num_bytes(trained.index, trained.params),
+      # of the host, and of the index's embedder
+      'caches': reached.num_bytes(trained.params, version.params) + of_search,
     },
     causal=False,
     max_tokens=layout.query_tokens,

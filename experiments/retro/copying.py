@@ -129,6 +129,10 @@ class CopyingModel(language_model.LanguageModel):
 
 def load(model: language_model.LanguageModel, workdir: str) -> CopyingModel:
   """Return a model with the mixture that the evaluator wrote into its folder."""
-  rows = manifests.read_object(pathlib.Path(workdir) / FILE)['rows']
-  [weights] = [x['weights'] for x in rows if x['name'] == _MIXED]
-  return CopyingModel(**vars(model), weights=np.array(weights))
+  content = manifests.read_object(pathlib.Path(workdir) / FILE)
+  [weights] = [x['weights'] for x in content['rows'] if x['name'] == _MIXED]
+  k = content['num_neighbors']  # those that the weights were fitted to
+  config = dataclasses.replace(model.config, num_neighbors=k)
+  return CopyingModel(
+    **vars(model) | {'config': config}, weights=np.array(weights)
+  )

@@ -32,6 +32,7 @@ _COLUMNS = {'bytes': 'bytes', 'flops': 'FLOPs', 'seconds': 'seconds'}
 _VERDICTS = {claims.FOR: 'pays', claims.AGAINST: 'does not pay'}
 _REFUSED = 'refused by the referee'
 _SHOWN = {'pays': '**{}**', 'does not pay': '({})', _REFUSED: 'refused'}
+_SHOWN |= dict.fromkeys(('', claims.UNDECIDED), '{}')
 _ABOVE = 1.05  # of the budget: marked
 _SEEDS = 5  # of the rule
 # Row, file of docs/results/evidence/reading and its modes of documents and swapped, and
@@ -40,11 +41,8 @@ _FACTS = (
   ('nothing', 'facts_rows', 'off', '', 'nothing'),
   ('kNN-LM', 'facts_knn', 'best', 'best_swapped', 'knn'),
   (
-    'its document in the prompt, untrained',
-    'facts_rows',
-    'prompt',
-    '',
-    'prompt',
+    *('its document in the prompt, untrained', 'facts_rows'),
+    *('prompt', '', 'prompt'),
   ),
   (
     *('its document in the prompt, trained', 'facts_control'),
@@ -161,7 +159,11 @@ class Table:
       x.claim.claim: _VERDICTS.get(x.verdict, x.verdict)
       for x in claims.judge(rows)
     }
-    refused = {x: _REFUSED for x in others if arms[x]['failed']}
+    refused = {
+      x: _REFUSED
+      for x in others
+      if arms[x]['failed'] or arms[self.content['against']]['failed']
+    }
     return verdicts | refused
 
 
@@ -211,10 +213,10 @@ def overview(tables: Sequence[Table]) -> list[str]:
   for arm in sorted(gains, key=lambda x: np.mean(gains[x])):
     row = [arm]
     for table in tables:
-      verdict = table.verdicts.get(arm)
+      verdict = table.verdicts.get(arm, '')
       means = table.differences(arm) if verdict else ()
       text = ' '.join(f'{x.mean:+.3f}' for x in means)
-      row.append(_SHOWN.get(verdict, '{}').format(text))
+      row.append(_SHOWN.get(verdict, f'{{}} {verdict}').format(text))
     cells.append(row)
   heads = ('arm', *(x.title for x in tables))
   return paper_table.markdown(heads, cells, '|' + '---|' * len(heads))

@@ -13,8 +13,10 @@ import sys
 import types
 from typing import Any
 
+import jax
 import numpy as np
 
+_SCORES = 1 << 24  # bytes that a search's scores of a block of rows may take
 _LARGE = 1 << 20  # bytes from which on a text or a container counts
 _PLAIN = (bytes, bytearray, str, dict, list, set, tuple)
 
@@ -54,6 +56,12 @@ def num_bytes(*roots: Any) -> int:
       sizes[id(x)] = sys.getsizeof(x)
     todo += _next(x)
   return sum(sizes.values())
+
+
+def search_bytes(searcher: Any) -> int:
+  """Bytes that a search holds beside its files: norms, scores, rows on accelerators."""
+  of_row = 4 * (1 + searcher.dimension * (jax.default_backend() != 'cpu'))
+  return searcher.num_vectors * of_row + _SCORES
 
 
 def files_bytes(*paths: pathlib.Path) -> int:

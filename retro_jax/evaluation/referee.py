@@ -162,15 +162,21 @@ def _encode(scorer: Scorer, text: str, name: str) -> Document:
   return Document(np.asarray(tokens, np.int64), text, name)
 
 
-def _largest(one: np.ndarray, other: np.ndarray) -> float:
-  """Largest difference of log-probabilities; inf where one is not a number."""
+def _minus(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+  """Differences of log-probabilities; inf where one is not a number."""
   with np.errstate(invalid='ignore'):
-    difference = np.where(one == other, 0.0, np.abs(one - other))
-  return float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0))
+    difference = np.where(one == other, 0.0, one - other)
+  return np.nan_to_num(difference, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def _largest(one: np.ndarray, other: np.ndarray) -> float:
+  return float(np.abs(_minus(one, other)).max(initial=0.0))
 
 
 def _same(name: str, pairs: Mapping[str, Any]) -> Verdict:
   """Return the verdict on log-probabilities that should be equal."""
+  if not pairs:
+    return Verdict(name, None, 'nothing to compare')
   changes = {what: _largest(*pair) for what, pair in pairs.items()}
   figures = ', '.join(f'{what} {x:.1e}' for what, x in changes.items())
   return Verdict(
@@ -185,11 +191,11 @@ def _sums(case: referee_case.Case) -> Verdict:
   text = f'differ from 1 by {error:.1e} at {case.places.size} places'
   if case.scorer.without:
     alone = case.ask(by=case.scorer.without)
-    change = np.abs(case.targets(case.every) - case.targets(alone))
+    change = _largest(case.targets(case.every), case.targets(alone))
     speaks = (np.abs(np.exp(case.every) - np.exp(alone)) > _SUM).any(axis=-1)
     text += (
       f', at {speaks.sum()} of which the memory speaks (the token by up to '
-      f'{change.max():.2f} nats)'
+      f'{change:.2f} nats)'
     )
   return Verdict('sums to 1', error <= _SUM, f'{text} (limit {_SUM:g})')
 
@@ -221,11 +227,16 @@ def _gradient(case: referee_case.Case) -> Verdict:
 
 
 def _batch(case: referee_case.Case) -> Verdict:
-  turned = case.ask(case.tokens[::-1], case.places[::-1], case.ids[::-1])
-  pairs = {'in another order': (case.every[::-1], turned)}
+  rows, count, pairs = (case.tokens, case.places, case.ids), len(case.ids), {}
+  if count > 1:
+    turned = case.ask(*(x[::-1] for x in rows))
+    pairs['in another order'] = case.every[::-1], turned
   if case.scorer.causal:
     alone = [x[p] for x, p in zip(case.alone, case.places, strict=True)]
     pairs['alone'] = case.targets(case.every), -np.stack(alone)
+  elif count > 1:
+    repeated = case.ask(*(np.repeat(x[:1], count, axis=0) for x in rows))
+    pairs['beside itself'] = case.every[:1], repeated
   return _same('batch and order', pairs)
 
 
@@ -238,6 +249,8 @@ def _padding(case: referee_case.Case) -> Verdict:
   else:
     more = max(0, case.scorer.max_tokens - tokens.shape[1])
     tokens = np.pad(tokens, ((0, 0), (0, more)))
+  if tokens.shape == case.tokens.shape:
+    return _same('padding', {})
   places = case.places[:, :count]
   pair = case.every[:, :count], case.ask(tokens, places)
   return _same('padding', {f'rows of {tokens.shape[1]} tokens': pair})
@@ -270,7 +283,8 @@ def _reported(case: referee_case.Case) -> Verdict:
   contexts, texts, nats = zip(*asked, strict=True)
   said = scorer.score(contexts, texts)
   pairs = [*zip(said, texts, nats, strict=True)]
-  worst = np.max([abs(x.nats - n.sum()) / len(n) for x, _, n in pairs])
+  means = np.array([(x.nats / len(n), n.mean()) for x, _, n in pairs])
+  worst = _largest(*means.T)
   wrong = [
     f'{x.num_bytes} for {len(text.encode())}'
     for x, text, _ in pairs
@@ -278,7 +292,7 @@ def _reported(case: referee_case.Case) -> Verdict:
   ]
   return Verdict(
     'reported',
-    bool(worst <= TOLERANCE) and not wrong,
+    worst <= TOLERANCE and not wrong,
     f'{figures}; nats of {len(asked)} texts, some after a prompt, differ from the '
     f'log-probabilities by {worst:.1e} a token; wrong bytes: {[*wrong, "none"][0]}',
   )
@@ -286,7 +300,7 @@ def _reported(case: referee_case.Case) -> Verdict:
 
 def _own_document(case: referee_case.Case) -> Verdict:
   unnamed = case.ask(ids=[''] * len(case.ids))
-  gain = case.targets(case.every) - case.targets(unnamed)
+  gain = _minus(case.targets(case.every), case.targets(unnamed))
   figures = f'a token gains at most {gain.max():.1e} nats by its document id'
   return Verdict('own document', bool(gain.max() <= TOLERANCE), figures)
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 
+from retrieval.search import names
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations, reached, referee
@@ -130,10 +131,16 @@ def memory_tokens(data: Any) -> Int[np.ndarray, ' n']:
 
 
 def memory_bytes(data: Any) -> int:
-  """Bytes of a data folder's files, but for those of held-out splits alone."""
+  """Bytes of a data folder's files that neighbors of new text are read from."""
   others = tuple(f'-{x}' for x in data.splits if x != 'train')
+  unread = ('neighbors', 'vectors', 'index')
+  unread = unread[: 1 if data.source in names.WITH_VECTORS else None]
   return reached.files_bytes(
-    *(x for x in data.root.iterdir() if not x.name.endswith(others))
+    *(
+      x
+      for x in data.root.iterdir()
+      if not x.name.endswith(others) and not x.name.startswith(unread)
+    )
   )
 
 

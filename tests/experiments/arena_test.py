@@ -139,12 +139,16 @@ def test_costs_are_bytes_flops_and_seconds(run, data):
   forward = step / 3 / (built.batch_size * 4)  # of a chunk
   flops = 3 * step + read * forward
   assert cost['knn_lm']['flops'] == pytest.approx(flops)
-  of_step = json.loads((folder / 'timed/baseline.json').read_text())
+  of_step = _timed(folder, 'baseline')
   assert cost['baseline']['seconds'] == pytest.approx(4 * of_step) and of_step
   made = json.loads((folder / 'seed_0/knn_lm/made.json').read_text())['seconds']
-  of_step = json.loads((folder / 'timed/_few.json').read_text())
+  of_step = _timed(folder, '_few')
   assert cost['knn_lm']['seconds'] == pytest.approx(3 * of_step + made)
   assert made > 0 and cost['knn_lm']['steps'] == 3
+
+
+def _timed(folder, name):
+  return json.loads((folder / f'timed/{name}.json').read_text())['seconds']
 
 
 def _values(folder):
@@ -185,6 +189,7 @@ def test_seeds_of_several_processes_are_reported_together(
   for seed in (1, 2):
     shutil.copytree(runs / 'seed_0', runs / f'seed_{seed}')
   (runs / 'seed_2/copier/test.npz').unlink()  # is not finished
+  shutil.copytree(runs / 'seed_0', runs / 'seed_0_old')  # is no seed
   locked, held, make = [], [], arena.Runs.make
 
   def watched(self, arm, seed):
@@ -234,6 +239,39 @@ def test_a_budget_sets_the_steps(equal, data, tmp_path, monkeypatch):
     make('baseline', 9 * step)
 
 
+def test_what_is_made_of_other_texts_is_not_taken(data, tmp_path, monkeypatch):
+  monkeypatch.setattr(arena, '_time_step', lambda *x: timed.append(x) or 0.25)
+  monkeypatch.setattr(arena.Runs, 'call', lambda *_, **__: None)
+  timed = []
+
+  def make(few):
+    config = _config(data_dir=str(data), arms=ARMS | {'_few': (BASELINE, *few)})
+    runs = arena.Runs(config, str(tmp_path))
+    runs._step_seconds(runs.arms['_few'])
+    runs.make(runs.arms['knn_lm'], 0)
+
+  make(['num_steps=3'])
+  make(['num_steps=3'])
+  assert len(timed) == 1
+  shutil.rmtree(tmp_path / 'seed_0/_few')
+  with pytest.raises(ValueError, match=r'arms\.knn_lm'):
+    make(['model.d_ff=8'])
+  assert len(timed) == 2
+
+
+def test_arms_of_other_documents_are_not_compared(data, tmp_path, monkeypatch):
+  def nats(self, arm, *_):
+    sizes = np.arange(3) + (arm.name == 'copier')
+    return {'nats': np.ones(3), 'bytes': sizes}
+
+  monkeypatch.setattr(arena.Runs, 'nats', nats)
+  runs = arena.Runs(_config(data_dir=str(data)), str(tmp_path))
+  monkeypatch.setattr(arena.Runs, 'finished', lambda _: [0])
+  monkeypatch.setattr(arena.Runs, 'make', lambda *_: None)
+  with pytest.raises(ValueError, match=r'arms\.copier'):
+    runs.report()
+
+
 def test_arms_are_read():
   config = _config()
   copier = arena.arm_of(config, 'copier')
@@ -261,17 +299,18 @@ def test_arms_are_read():
 def test_what_is_no_arm_is_named(texts):
   with pytest.raises(ValueError, match=r'arms\.'):
     _config(arms=ARMS | {'new': texts})
-  with pytest.raises(ValueError, match=r'arms\.plain'):
-    _config(against='plain')
+  for other in ('plain', '_few'):
+    with pytest.raises(ValueError, match=f'{other}'):
+      _config(against=other)
 
 
 def test_an_embedder_is_no_free_memory(data, tmp_path):
   fields = ('neighbors.source=dense', *SIZES)
-  config = _config(data_dir=str(data), fields=fields)
-  runs = arena.Runs(config, str(tmp_path))
-  built = runs.build(arena.arm_of(config, 'copier'), 0)[0]
   with pytest.raises(ValueError, match='source'):
-    runs._size_of_neighbors(built)
+    arena.Runs(_config(data_dir=str(data), fields=fields), str(tmp_path))
+  fields = ('neighbors.source=tfidf', *SIZES)
+  with pytest.raises(FileNotFoundError, match='tfidf'):
+    arena.Runs(_config(data_dir=str(data), fields=fields), str(tmp_path))
 
 
 @pytest.mark.parametrize(

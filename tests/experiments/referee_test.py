@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from experiments import referee as command
@@ -98,14 +99,19 @@ def test_a_knn_lm_passes(root, tmp_path, monkeypatch):
   model = knn_lm_evaluate.load(tmp_path)
   model = dataclasses.replace(model, weight=0.3, temperature=1.0)
   assert _places_where_the_memory_speaks(_judge(model)) == 12
+  vars(model.datastore)['hidden'] = np.zeros(1 << 22)  # 34 MB
+  documents = command.held_out(model, command.Place(), 'test', most=3)
+  assert retro_jax.referee(model, documents).failed == ['bytes']
 
 
 @slow
 def test_a_mixture_with_copying_passes(root, tmp_path):
   weights = [0.1, 0.3, 0.5, 0.7]
   rows = [{'name': 'with n-grams of neighbors', 'weights': weights}]
-  (tmp_path / 'copying.json').write_text(json.dumps({'rows': rows}))
+  content = json.dumps({'rows': rows, 'num_neighbors': 3})
+  (tmp_path / 'copying.json').write_text(content)
   model = copying.load(tiny_retro.trained(root, True), str(tmp_path))
+  assert model._num_neighbors(None) == 3
   assert _places_where_the_memory_speaks(_judge(model)) > 3
 
 
@@ -132,7 +138,9 @@ def test_the_command_judges_a_function_of_a_module(tmp_path, monkeypatch):
   assert restart.passed
 
 
-@pytest.mark.parametrize('name', ['nowhere:log_probs', 'json:nothing', 'json:'])
+@pytest.mark.parametrize(
+  'name', ['nowhere:log_probs', 'json:nothing', 'json:', ':x', '.json:x']
+)
 def test_a_model_that_is_not_there_is_refused(name):
   with pytest.raises(ValueError, match=f'^--model={name}: '):
     command.load(command.Place(model=name))

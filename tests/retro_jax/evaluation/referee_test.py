@@ -165,6 +165,14 @@ def reads_the_padding_of_masked_words():
   return dataclasses.replace(reads_the_padding(), causal=False)
 
 
+def averages_rows_of_masked_words():
+  def mixed(rows, *_):
+    return np.log(0.9 * np.exp(rows) + 0.1 * np.exp(rows).mean(0))
+
+  fields = {'score': None, 'causal': False, 'batch_size': 3}
+  return dataclasses.replace(changed(mixed), **fields)
+
+
 class _Cache:
   """Tokens that were scored before, in whatever row."""
 
@@ -246,6 +254,7 @@ def test_an_honest_model_passes():
     (normalizes_over_the_top, {'sums to 1'}),
     (reads_the_padding, {'padding'}),
     (reads_the_padding_of_masked_words, {'padding'}),
+    (averages_rows_of_masked_words, {'batch and order'}),
     (a_cache_that_leaks, {'batch and order', 'cache'}),
     (scores_the_prompt, {'reported'}),
     (counts_fewer_bytes, {'bytes'}),
@@ -265,6 +274,24 @@ def test_a_gradient_of_later_tokens_and_another_restart_fail():
   scorer = honest(gradient=lambda tokens, place: np.ones(len(tokens)))
   found = _judge(scorer, again=not_normalized().log_probs)
   assert {*found.failed} == {'gradient', 'restart'}
+
+
+def test_probabilities_may_be_zero():
+  def never(rows, *_):
+    rows = np.exp(rows)
+    rows[..., 30] = 0  # of the spaces
+    with np.errstate(divide='ignore'):
+      return np.log(rows / rows.sum(-1, keepdims=True))
+
+  assert not (found := _judge(changed(never))).failed, found
+
+
+def test_what_cannot_change_has_no_verdict():
+  length = max(map(len, map(encode, TEXTS)))
+  scorer = honest(causal=False, score=None, max_tokens=length)
+  report = referee.referee(scorer, TEXTS[:1], num_places=4)
+  passed = {x.name: x.passed for x in report.verdicts}
+  assert passed['padding'] is passed['batch and order'] is None
 
 
 def test_nats_of_masked_words_alone_are_not_divided_by_all_bytes():
