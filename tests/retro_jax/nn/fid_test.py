@@ -30,18 +30,7 @@ class Fid(reference.Reference):
     ]
     h = p['embedding'][tokens]
     for layer in range(1, c.num_layers + 1):
-      q = p[f'layer_{layer}_attn']
-      y = self.norm(q, 'norm', h)
-      h = h + [
-        self.attend(
-          q['attention'],
-          y[i],
-          list(y[: i + 1]),
-          [i - j for j in range(i + 1)],
-          'decoder',
-        )
-        for i in range(len(h))
-      ]
+      h = self.read_before(p[f'layer_{layer}_attn'], h, np.ones(len(h)))
       if layer in c.cca_layers:
         q = p[f'layer_{layer}_cca']
         y = self.norm(q, 'norm', h)

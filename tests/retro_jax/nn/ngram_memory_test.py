@@ -59,13 +59,8 @@ def _oracle(c, p, tokens):
     if n in c.ngrams.layers:
       of_text = enumerate(h)
       h = [_recall(c, p, n, x, _rows(c, tokens, t)) for t, x in of_text]
-    own = p[f'layer_{n}_attn']
-    y = [slow.norm(own, 'norm', x) for x in h]
-    for t in range(len(h)):
-      distances = [t - j for j in range(t + 1)]
-      of = own['attention'], y[t], y[: t + 1], distances
-      h[t] = h[t] + slow.attend(*of, 'decoder')
-    h = [slow.ffw(p[f'layer_{n}_ffw'], x) for x in h]
+    own = p[f'layer_{n}_attn'], np.array(h), np.ones(len(h))
+    h = [slow.ffw(p[f'layer_{n}_ffw'], x) for x in slow.read_before(*own)]
   return np.array([slow.norm(p, 'final_norm', x) for x in h]) @ (
     p['embedding'].T
   )

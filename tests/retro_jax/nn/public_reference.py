@@ -61,12 +61,8 @@ def llama(t, tokens):
   """[L] -> [L, V]."""
 
   def turn(x, angle):
-    even, odd = x[..., ::2], x[..., 1::2]
-    turned = (
-      even * np.cos(angle) - odd * np.sin(angle),
-      even * np.sin(angle) + odd * np.cos(angle),
-    )
-    return np.stack(turned, -1).reshape(x.shape)
+    turned = turn_halves(np.concatenate([x[..., ::2], x[..., 1::2]], -1), angle)
+    return np.stack(np.split(turned, 2, -1), -1).reshape(x.shape)
 
   renamed = {theirs: t[ours] for ours, theirs in _gguf_names() if ours in t}
   return hugging_face(renamed, tokens, turn)

@@ -16,10 +16,8 @@ def rms_norm(x, scale, epsilon):
 
 
 def layer_norm(x, scale, bias, epsilon):
-  variance = np.var(x, -1, keepdims=True)
-  return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + epsilon) * (
-    scale
-  ) + bias
+  size = np.sqrt(np.var(x, -1, keepdims=True) + epsilon)
+  return (x - x.mean(-1, keepdims=True)) / size * scale + bias
 
 
 def turn(x, position, base):
@@ -65,7 +63,6 @@ class Reference:
       positions = own.positions == 'relative'
       shared = heads // (own.num_kv_heads or heads)
       base = own.rotary_base if own.positions == 'rotary' else 0
-    width = heads * head_dim
     if not keys:
       return np.zeros_like(query)
 
@@ -94,9 +91,7 @@ class Reference:
         values.append(project('v', key)[t])
       weights = np.exp(np.array(logits) - max(logits))
       mixed.append(weights / weights.sum() @ np.array(values))
-    mixed = np.concatenate(mixed)
-    assert mixed.shape == (width,)
-    return mixed @ p['o'] + p.get('o_bias', 0)
+    return np.concatenate(mixed) @ p['o'] + p.get('o_bias', 0)
 
   def ffw(self, p, x):
     x_normed = self.norm(p, 'norm', x)
@@ -118,6 +113,16 @@ class Reference:
       self.attend(p['attention'], x, values, [i - j for j in seen], kind)
       for i, x in enumerate(queries)
     ]
+
+  def read_before(self, p, h, segments):
+    """Self-attention: every token to its document up to itself."""
+    y, rows = self.norm(p, 'norm', h), []
+    for i in range(len(h)):
+      seen = [j for j in range(i + 1) if segments[j] == segments[i]]
+      keys, distances = [y[j] for j in seen], [i - j for j in seen]
+      of_self = p['attention']
+      rows.append(self.attend(of_self, y[i], keys, distances, 'decoder'))
+    return h + rows
 
   def encode(self, neighbor, mask, chunk, chunk_visible):
     """[R] tokens of one neighbor, H_u [M, D] -> [R, E]."""
@@ -190,15 +195,7 @@ class Reference:
       h = h + p['positions']['table'][rows]
     encoded = None
     for layer in range(1, c.num_layers + 1):
-      q = p[f'layer_{layer}_attn']
-      y = self.norm(q, 'norm', h)
-      rows = []
-      for i in range(len(h)):
-        seen = [j for j in range(i + 1) if segments[j] == segments[i]]
-        keys, distances = [y[j] for j in seen], [i - j for j in seen]
-        of_self = q['attention']
-        rows.append(self.attend(of_self, y[i], keys, distances, 'decoder'))
-      h = h + rows
+      h = self.read_before(p[f'layer_{layer}_attn'], h, segments)
       if neighbors is not None and layer in c.cca_layers:
         if encoded is None:
           encoded = self.encode_all(h, neighbors, mask, segments)
