@@ -76,17 +76,23 @@ def test_attend(copies, masked, dropped, kind):
   _same_gradients(ours, plain, *shapes)
 
 
-def _operands_of_products(jaxpr):
+def equations(jaxpr):
+  """Yield all equations, those of programs inside of others too."""
   for equation in jaxpr.eqns:
-    if equation.primitive.name == 'dot_general':
-      yield from (x.aval for x in equation.invars)
+    yield equation
     for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
       if _is_jaxpr(value):
-        yield from _operands_of_products(getattr(value, 'jaxpr', value))
+        yield from equations(getattr(value, 'jaxpr', value))
 
 
 def _is_jaxpr(x):
   return hasattr(getattr(x, 'jaxpr', x), 'eqns')
+
+
+def _operands_of_products(jaxpr):
+  for equation in equations(jaxpr):
+    if equation.primitive.name == 'dot_general':
+      yield from (x.aval for x in equation.invars)
 
 
 def test_no_product_has_a_float32_operand(accelerator):

@@ -28,10 +28,8 @@ def _gradient(c, params, reads=True):
 
 
 def _close(ours, expected):
-  for a, b in zip(
-    jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True
-  ):
-    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+  close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+  jax.tree.map(close, ours, expected)
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,7 @@ def loaded(folder, tmp_path_factory):
 
 def test_parameters_are_those_of_the_model_at_8_bits(trained, loaded):
   want = packed.dequantize(packed.quantize(trained.params))
-  assert jax.tree.structure(loaded.params) == jax.tree.structure(want)
-  for a, b in zip(
-    jax.tree.leaves(loaded.params), jax.tree.leaves(want), strict=True
-  ):
-    np.testing.assert_array_equal(a, b)
+  jax.tree.map(np.testing.assert_array_equal, loaded.params, want)
   assert loaded.step == trained.step
   assert loaded.model.config == trained.model.config
 
