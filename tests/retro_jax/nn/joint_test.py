@@ -206,19 +206,6 @@ def test_steps_equal_the_whole_model(decoder, padded):
     step_test.check_steps(c, np.array([3, 6, 4, 5]), segments, 1e-10)
 
 
-def test_changes_act_where_something_is_read_alone():
-  c = joint()
-  p = tiny.params(c)
-  tokens, neighbors, mask = tiny.inputs(c, length=12)
-  other = {
-    k: jax.tree.map(lambda x: x + 1, v) if k.endswith('_reading') else v
-    for k, v in p.items()
-  }
-  ours, theirs = (tiny.apply(c, x, tokens, neighbors, mask) for x in (p, other))
-  np.testing.assert_array_equal(ours[:, :3], theirs[:, :3])
-  assert np.abs(ours - theirs)[:, 3:].max(-1).min() > 1e-3
-
-
 @pytest.mark.parametrize(
   'fields, named',
   [

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library's interface on a tiny RETRO and its baseline."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -101,14 +99,6 @@ def test_a_likelihood_depends_on_its_own_pair_alone(model):
     assert one.num_bytes == len(pair[1].encode())
   moved = model.loglikelihood('moon ' * 19 + 'moon', ' river')
   assert moved[0].nats == pytest.approx(found[1].nats, rel=1e-5)
-
-
-def test_without_neighbors_a_retro_is_its_decoder(model):
-  alone = dataclasses.replace(model.model.config, cca_layers=())
-  decoder = dataclasses.replace(model, model=retro_jax.Retro(alone))
-  pair = 'river queen ' * 3, 'moon'
-  off = model.loglikelihood(*pair, num_neighbors=0)
-  assert off == decoder.loglikelihood(*pair) != model.loglikelihood(*pair)
 
 
 def test_a_long_context_loses_its_beginning(model, caplog):
