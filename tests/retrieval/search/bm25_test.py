@@ -15,24 +15,6 @@ import pytest
 from retrieval.search import bm25, tfidf
 from tests.retrieval.search import sparse_index_test
 
-WORDS = (
-  'river',
-  'queen',
-  'the',
-  'apple',
-  '\u00dcnder',
-  '\u65e5\u672c',
-  'x',
-  '7',
-)
-
-
-def random_texts(count, seed=0):
-  """Texts of few words, so that many score alike; some have no word at all."""
-  rng = np.random.default_rng(seed)
-  lengths = rng.integers(0, 9, count)
-  return [' '.join(rng.choice(WORDS, n)) for n in lengths]
-
 
 def formula(texts, query):
   """[N] float64 scores, word by word."""
@@ -55,7 +37,7 @@ def formula(texts, query):
 
 
 def test_equals_the_formula_with_ties_by_lower_id():
-  texts = random_texts(150)
+  texts = sparse_index_test._random_texts(150)[:150]
   index = sparse_index_test.in_memory(bm25.Bm25, texts)
   queries = ['river river apple', 'the x', '\u00fcnder 7 queen', '\u65e5\u672c']
   for k in (1, 7, 200):
