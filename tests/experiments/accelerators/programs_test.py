@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that are compiled without data are those of training."""
 
+import types
+
 import jax
-import numpy as np
 import pytest
 
 from experiments.accelerators import chips, compile as compile_lib, programs
@@ -12,28 +13,12 @@ from experiments.realm import refresh, task as realm_task
 from realm_jax.trained import model_configs
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
+from tests.realm_jax.data import pipeline_test
 
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
   return tiny_open_qa.make_data(tmp_path_factory.mktemp('data'))
-
-
-class _Blocks:
-  """Serves the first blocks at any time; in place of a Refresher."""
-
-  identity, step = '', 0
-
-  def __init__(self, *arguments):
-    del arguments
-
-  def serving(self, batch_index):
-    del batch_index
-    return self
-
-  def retrieve(self, query_ids, query_mask, k):
-    del query_mask
-    return np.tile(np.arange(k), (len(query_ids), 1))
 
 
 @pytest.fixture
@@ -46,7 +31,9 @@ def vocabulary(data, monkeypatch):
 def test_the_compiled_step_is_that_of_training(
   data, vocabulary, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(refresh, 'Refresher', _Blocks)
+  blocks = pipeline_test.Ring(0, vocabulary.blocks.num_blocks)
+  served = types.SimpleNamespace(identity='', serving=lambda _: blocks)
+  monkeypatch.setattr(refresh, 'Refresher', lambda *_: served)
   config = tiny_realm.get_config(data)
   task = realm_task.make_task(config, vocabulary, tmp_path)
   bare, shapes = programs.without_data(config)

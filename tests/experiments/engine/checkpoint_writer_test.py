@@ -15,7 +15,7 @@ import pytest
 from experiments.engine import checkpoint_writer, metric_writer, program
 from retrieval.nn import sharding
 from retrieval.store import checkpoints, packed
-from tests.retrieval.store import other_writer
+from tests.retrieval.store import other_writer, tiny_stores
 
 
 def _batches():
@@ -151,9 +151,7 @@ def test_each_damaged_file_ends_in_one_line(folder, tmp_path, damage):
     if not data and damage in ('flip', 'cut'):
       continue
     if damage == 'flip':
-      place = len(data) // 2
-      changed = bytes([data[place] ^ 4])
-      file.write_bytes(data[:place] + changed + data[place + 1 :])
+      tiny_stores.flip(file, len(data) // 2)
     elif damage == 'cut':
       file.write_bytes(data[:-1])
     elif damage == 'remove':

@@ -26,7 +26,7 @@ from retrieval.nn import means
 from retrieval.store import checkpoints
 from tests import free_port, xla_flags
 from tests.experiments.engine import equal_runs, toy_task
-from tests.retrieval.store import other_writer
+from tests.retrieval.store import other_writer, tiny_stores
 
 _TIMEOUT_SEC = 100
 _ONE = jax.devices()[:1]
@@ -255,9 +255,7 @@ def test_damage_stops_both_of_two_processes(tmp_path):
     assert process.returncode == 0, errors
   arrays = (tmp_path / 'checkpoints' / '4').rglob('d/*')
   victim = max(arrays, key=lambda x: x.stat().st_size)
-  data = bytearray(victim.read_bytes())
-  data[len(data) // 2] ^= 1
-  victim.write_bytes(data)
+  tiny_stores.flip(victim, victim.stat().st_size // 2)
   errors = []
   for process in _start_pair(tmp_path, '--num_steps=8'):
     errors.append(process.communicate(timeout=_TIMEOUT_SEC)[1])

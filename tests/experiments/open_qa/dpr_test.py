@@ -17,6 +17,7 @@ from retrieval.nn import sharding
 from retrieval.questions import question_files
 from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_places
+from tests.experiments.realm import tiny_realm
 from tests.retrieval.questions import answers_test
 
 
@@ -39,18 +40,9 @@ def _retriever(data):
 
 def _config(data, **fields):
   c = dpr_small.get_config('test')
-  c.data_dir = str(data.root)
+  tiny_realm.tiny(c, data.root)
   c.questions.train = (_spec(data),)
-  c.blocks.max_length = 32
-  for bert in (c.embedder, c.encoder):
-    bert.update(
-      num_layers=1,
-      d_model=16,
-      d_ff=32,
-      max_length=64,
-    )
-    bert.update(initializer_range=0.3)
-  c.model.projection_size = 8
+  c.embedder.initializer_range = 0.3
   c.model.projection_norm_scale = 1.0
   c.optimizer.learning_rate = 1e-2
   c.dpr.depth = 100
@@ -169,8 +161,4 @@ def test_a_run_learns_and_starts_another(data, tmp_path):
   started = sharding.unbox(task.init(jax.random.key(9)))
   assert {*started} == {'query_embedder', 'block_embedder'}
   for embedder in started.values():
-    pairs = zip(
-      *(jax.tree.leaves(x) for x in (embedder, params['embedder'])), strict=True
-    )
-    for a, b in pairs:
-      np.testing.assert_array_equal(a, b)
+    jax.tree.map(np.testing.assert_array_equal, embedder, params['embedder'])

@@ -71,14 +71,10 @@ def _retrieve(blocks):
   """Returns a search that gives each question other blocks."""
 
   def retrieve(texts, k):
-    rows = []
-    for text in texts:
-      rng = np.random.default_rng(len(text))
-      rows.append(rng.permutation(blocks.num_blocks)[:k])
-    ids = np.full((len(texts), k), -1)
-    for row, found in zip(ids, rows, strict=True):
-      row[: len(found)] = found
-    return ids
+    rngs = [np.random.default_rng(len(text)) for text in texts]
+    ids = np.stack([x.permutation(blocks.num_blocks)[:k] for x in rngs])
+    missing = (0, 0), (0, k - ids.shape[1])
+    return np.pad(ids, missing, constant_values=-1)
 
   return retrieve
 

@@ -11,21 +11,15 @@ from experiments.retro import (
   prepare as retro_prepare,
   update as retro_update,
 )
-from retrieval.nn import colbert
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import language_model, loading
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
+from tests.retrieval.index import text_index_test
 from tests.retrieval.search import tiny_encoder
 
-
-@pytest.fixture
-def words(monkeypatch):
-  """The model of any folder."""
-  found = tiny_encoder.Words()
-  monkeypatch.setattr(colbert, 'load', lambda path: found)
-  return found
+words = text_index_test.words
 
 
 @pytest.fixture(scope='module')

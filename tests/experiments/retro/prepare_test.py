@@ -3,7 +3,6 @@
 """Preparing one folder: by several processes, again, and with damage in it."""
 
 import dataclasses
-import hashlib
 import pathlib
 import shutil
 
@@ -16,12 +15,13 @@ from experiments.retro import (
   update as retro_update,
 )
 from retrieval import tokenization
-from retrieval.nn import embedders
 from retrieval.text import corpus as corpus_lib, near_duplicates
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import loading
 from tests.experiments.engine import tiny_corpus
 from tests.experiments.retro import tiny_config
+from tests.retrieval.index import neighbors_test
+from tests.retrieval.store import tiny_stores
 
 ROOT = pathlib.Path(__file__).parents[3]
 STAGES = 'tokenizer,tokens,chunks'
@@ -68,17 +68,11 @@ def copy(prepared, tmp_path):
   return tmp_path
 
 
-def _bytes(folder):
-  return {
-    f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest()
-    for f in folder.rglob('*')
-    if f.is_file()
-  }
-
-
 def test_processes_make_the_same_bytes(corpus, prepared, tmp_path):
   _prepare(_config(corpus, **{'cluster.workers': 2}), tmp_path)
-  assert _bytes(tmp_path / 'data') == _bytes(prepared / 'data')
+  assert tiny_stores.file_hashes(tmp_path / 'data') == tiny_stores.file_hashes(
+    prepared / 'data'
+  )
 
 
 @pytest.mark.parametrize('stages', [STAGES, 'chunks'])
@@ -87,9 +81,7 @@ def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
   _prepare(config, copy, stages)
   assert 'checksums, chunks-valid' in capsys.readouterr().out
   file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
-  data = bytearray(file.read_bytes())
-  data[-1] ^= 1
-  file.write_bytes(data)
+  tiny_stores.flip(file)
   with pytest.raises(ValueError, match='tokens-000001.npy: damaged') as error:
     _prepare(config, copy, stages)
   assert '\n' not in str(error.value)
@@ -121,7 +113,10 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
   config = _config(corpus, **{'deduplicate.threshold': 0.8})
   _prepare(config, copy, stages)
   data = retro_data.DataFolder.of(config, copy)
-  kept, before = _documents(data), _bytes(copy / 'data' / 'duplicates')
+  kept, before = (
+    _documents(data),
+    tiny_stores.file_hashes(copy / 'data' / 'duplicates'),
+  )
   text = data.tokenizer.decode(data.tokens.document(kept[0])[1:])
   (tmp_path / 'other.txt').write_text(text)
   other = {'name': 'other', 'corpus': _texts(tmp_path / 'other.txt')}
@@ -130,7 +125,7 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
   _prepare(config, copy, stages, **other)
   assert 'duplicates of tokens-other not looked for' in _words(capsys)
   assert 'without a look at this evaluation set' in caplog.text
-  assert _bytes(copy / 'data' / 'duplicates') == before
+  assert tiny_stores.file_hashes(copy / 'data' / 'duplicates') == before
   caplog.clear()
   for _ in range(2):
     _prepare(config, tmp_path / 'fresh', stages, **other)
@@ -156,24 +151,16 @@ def _words(capsys):
   return ' '.join(capsys.readouterr().out.replace('\u2502', ' ').split())
 
 
-class _Sums(embedders.Embedder):
+@pytest.fixture
+def letters(monkeypatch):
   """An embedder without a model."""
-
-  fingerprint = 'sums'
-  dimension = 3
-
-  def __init__(self):
-    pass
-
-  def embed_texts(self, texts, progress=None):
-    rows = [(len(text), text.count('e'), sum(text.encode())) for text in texts]
-    return np.asarray(rows, np.float32)
+  found = neighbors_test.LetterEmbedder()
+  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: found)
 
 
 def test_an_evaluation_set_of_another_corpus(
-  corpus, copy, tmp_path, monkeypatch, capsys
+  corpus, copy, tmp_path, letters, capsys
 ):
-  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: _Sums())
   (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
   other = {'name': 'other', 'corpus': _texts(tmp_path / 'other.txt')}
   config = _config(corpus, **{'index.num_queries': 5})
@@ -197,8 +184,7 @@ def test_an_evaluation_set_of_another_corpus(
     retro_prepare.Evaluation(name='train')
 
 
-def test_nothing_is_held_out(corpus, prepared, tmp_path, monkeypatch):
-  monkeypatch.setattr(datastore_lib, 'load_embedder', lambda config: _Sums())
+def test_nothing_is_held_out(corpus, prepared, tmp_path, letters):
   for name in ('tokenizer', 'tokens'):
     shutil.copytree(prepared / 'data' / name, tmp_path / 'data' / name)
   fields = {'valid_fraction': 0.0, 'test_fraction': 0.0}

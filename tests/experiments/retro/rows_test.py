@@ -4,32 +4,24 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from experiments.retro import evaluate as retro_evaluate
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import neighbors as neighbors_lib, vectors as vectors_lib
 from retrieval.search import retriever as retriever_lib
-from retrieval.store import shards
 from tests.experiments.retro import tiny_config, tiny_retro
+from tests.retrieval.index import neighbors_test
 from tests.retro_jax.data import tiny_data
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  data, rng = tiny_retro.Folder(root), np.random.default_rng(0)
+  data, letters = tiny_retro.Folder(root), neighbors_test.LetterEmbedder()
   for split in ('train', 'valid'):
-    chunks = data.chunks(split)
-    rows = chunks.store.rows('document')
-    fields = {'passages': chunks.fingerprint}
-    writer = shards.StoreWriter(
-      data.path(f'vectors-{split}'), 'vectors', fields
+    vectors_lib.build_vector_store(
+      data.path(f'vectors-{split}'), data.chunks(split), letters
     )
-    for i, n in enumerate(rows):
-      vectors = rng.standard_normal((n, 8), np.float32)
-      writer.write(i, {'vectors': vectors})
-    writer.publish(len(rows))
   return root
 
 

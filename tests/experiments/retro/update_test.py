@@ -12,37 +12,28 @@ from retrieval.index import (
   published_index as index_lib,
   vectors as vectors_lib,
 )
-from retrieval.nn import embedders
 from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from retro_jax.data import datastore as datastore_lib, folder as retro_data
 from retro_jax.trained import language_model
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_config
+from tests.retrieval.index import neighbors_test
 from tests.retrieval.store import other_writer
 from tests.retro_jax.data import tiny_data
 
 NEW = 'x moon x moon x moon'
-DIMENSION = 16
 
 
-class Letters(embedders.Embedder):
-  """A frozen embedder: counts of letters, and of what it was asked."""
+class Letters(neighbors_test.LetterEmbedder):
+  """A frozen embedder that remembers what it was asked."""
 
   def __init__(self):
-    self.fingerprint = 'letters'
+    super().__init__()
     self.texts = []
-
-  @property
-  def dimension(self):
-    return DIMENSION
 
   def embed_texts(self, texts, progress=None):
     self.texts += texts
-    vectors = np.zeros((len(texts), DIMENSION), np.float32)
-    for row, text in zip(vectors, texts, strict=True):
-      for letter in text.encode():
-        row[letter % DIMENSION] += 1
-    return vectors
+    return super().embed_texts(texts)
 
   embed_queries = embed_texts
 

@@ -140,14 +140,12 @@ def save(path, library, kind):
     _add_module(files, library, 'Normalize', _TOKENS)
   for name, content in files.items():
     if isinstance(content, dict):  # None is left out, but for an expansion.
-      content = {
+      files[name] = {
         name: x
         for name, x in content.items()
         if x is not None or name in ('query_expansion', 'similarity_fn_name')
       }
-    (path / name).parent.mkdir(exist_ok=True)
-    (path / name).write_text(json.dumps(content))
-  return path
+  return sentence_folders.write(path, files)
 
 
 def _add_module(files, library, name, config=None):

@@ -84,9 +84,7 @@ def save(path, model):
       'model_max_length': sentence_folders.LENGTH - 4,
     },
   }
-  for name, content in files.items():
-    (folder / name).write_text(json.dumps(content))
-  return folder
+  return sentence_folders.write(folder, files)
 
 
 def _scores(root, model):

@@ -198,6 +198,11 @@ def save(path, kind, tokens=()):
     | {'idx': i, 'name': str(i)}
     for i, (kind, place) in enumerate(modules)
   ]
+  return write(path, files)
+
+
+def write(path, files):
+  """Writes JSON files into a folder, and returns it."""
   for name, content in files.items():
     (path / name).parent.mkdir(exist_ok=True)
     (path / name).write_text(json.dumps(content))

@@ -86,10 +86,13 @@ def flip(file: pathlib.Path, at: int = -1) -> None:
 
 
 def file_hashes(path: pathlib.Path) -> dict[str, str]:
-  """Name -> SHA-256 of every file of a folder."""
+  """Name -> SHA-256 of every file of a folder and of folders in it."""
   return {
-    file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-    for file in path.iterdir()
+    file.relative_to(path).as_posix(): hashlib.sha256(
+      file.read_bytes()
+    ).hexdigest()
+    for file in path.rglob('*')
+    if file.is_file()
   }
 
 
