@@ -26,7 +26,6 @@ _BERT = optimizers.OptimizerConfig(
   b2=0.999,
   eps=1e-6,
 )
-# What BERT's optimizer did in ten steps of a run of 20 (REALM's oracle).
 
 
 @pytest.mark.parametrize(
