@@ -23,13 +23,9 @@ def write(path, tensors, **settings):
   writer.add_tokenizer_model('gpt2')
   writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
   added = settings.pop('added', [])  # user-defined tokens
+  kinds = {float: 'float32', str: 'string', int: 'uint32'}
   for name, value in settings.pop('more', {}).items():
-    if isinstance(value, float):
-      writer.add_float32(name, value)
-    else:
-      getattr(
-        writer, f'add_{"string" if isinstance(value, str) else "uint32"}'
-      )(name, value)
+    getattr(writer, f'add_{kinds[type(value)]}')(name, value)
   number, parts = settings.pop('part', (0, 0))
   writer.add_uint16('split.no', number)
   writer.add_uint16('split.count', parts)

@@ -36,9 +36,7 @@ def root(tmp_path_factory):
 def trained(root, monkeypatch):
   """A public decoder with random parameters, as `language_model.load` gives it."""
   found = tiny_retro.trained(root, baseline=True)
-  c = dataclasses.replace(
-    tiny.config(num_layers=1, cca_layers=(), vocab_size=300, **tiny.LLAMA)
-  )
+  c = tiny.config(num_layers=1, cca_layers=(), vocab_size=300, **tiny.LLAMA)
   data = retro_data.DataFolder(root, 'bm25')
   found = dataclasses.replace(
     found, model=model.Retro(c), params=tiny.params(c), data=data

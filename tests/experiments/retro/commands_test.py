@@ -61,7 +61,7 @@ def test_quickstart_ends_with_its_table(workdir):
 
 
 @pytest.mark.slow
-def test_notebook_runs(workdir, tmp_path):
+def test_notebook_runs(workdir):
   path, _ = workdir
   os.environ |= {'RETRO_WORKDIR': str(path), 'RETRO_SIZE': 'test'}
   try:

@@ -149,7 +149,7 @@ def test_metadata_follow_their_documents(run, tmp_path):
     _update(run, tmp_path / 'wrong', [wrong])
 
 
-def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
+def test_the_next_sample_reads_the_new_document(run, tmp_path):
   workdir, old = run
   prompt = f'Title n0\n\n{NEW}'
   before = language_model.load(workdir)

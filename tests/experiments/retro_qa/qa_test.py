@@ -176,7 +176,7 @@ class _Index:
     return [samples.ChunkNeighbors(*row) for row in found]
 
 
-def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
+def test_the_datastore_is_searched_once(root, tmp_path):
   trained = language_model.load(root / 'test')
   index = _Index(trained.data)
   datastore = types.SimpleNamespace(index=index, lookup=lambda config: index)

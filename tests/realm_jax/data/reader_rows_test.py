@@ -32,10 +32,10 @@ def _layout(tokenizer, **fields):
   return tiny_qa.layout(tokenizer, **fields)
 
 
-def _body(data, block):
+def _tokens(gather, block):
   if block < 0:
     return []
-  tokens, [count] = data.blocks.gather(np.asarray([block]), 99)
+  tokens, [count] = gather(np.asarray([block]), 99)
   return tokens[0, :count].tolist()
 
 
@@ -62,13 +62,6 @@ def _plain_row(layout, question, body, title=None):
   )
 
 
-def _title(data, block):
-  if block < 0:
-    return []
-  tokens, [count] = data.blocks.gather_titles(np.asarray([block]), 99)
-  return tokens[0, :count].tolist()
-
-
 @pytest.mark.parametrize('title_length', [0, 1])
 def test_rows_are_concatenation(data, title_length):
   layout = dataclasses.replace(data.layout, title_length=title_length)
@@ -76,11 +69,12 @@ def test_rows_are_concatenation(data, title_length):
   questions = _questions(4, 0, room - 1 - title_length, room, 99)
   ids = np.asarray([[0, 5], [-1, 3], [2, 1], [4, -1], [6, 7]])
   rows = reader_rows.reader_rows(layout, data.blocks, ids, questions)
-  cut = 0
+  cut, titles = 0, data.blocks.gather_titles
   for i, question in enumerate(questions):
     for j, block in enumerate(ids[i].tolist()):
-      title = _title(data, block) if title_length else None
-      want = _plain_row(layout, question.tolist(), _body(data, block), title)
+      title = _tokens(titles, block) if title_length else None
+      body = _tokens(data.blocks.gather, block)
+      want = _plain_row(layout, question.tolist(), body, title)
       assert tuple(rows[name][i, j].tolist() for name in NAMES) == want
       inside = rows['reader_block_mask'][i, j]
       if inside.any():
@@ -99,7 +93,7 @@ def test_titles_hold_no_answer(data):
   layout = dataclasses.replace(data.layout, title_length=1)
   ids = np.asarray([[0, 5], [-1, 3], [2, 1]])
   rows = reader_rows.reader_rows(layout, data.blocks, ids, _questions(4, 0, 2))
-  answers = [[np.asarray(_title(data, 0)[:1])]] * len(ids)
+  answers = [[np.asarray(_tokens(data.blocks.gather_titles, 0)[:1])]] * len(ids)
   spans = reader_rows.token_spans(layout, rows, answers)
   np.testing.assert_array_equal(spans, _every_span(rows, answers))
   assert spans[0, 0].sum() < (rows['reader_ids'][0, 0] == answers[0][0]).sum()

@@ -76,7 +76,7 @@ def test_below_the_floor_nothing_is_published(tmp_path, vectors):
     index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
 
 
-def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
+def test_rows_used_as_queries_do_not_count_themselves(vectors):
   exact = searchers.ExactSearcher(vectors, 'squared_l2')
   queries, own = recall_check.sample(vectors, None, 100)
   ids, _ = recall_check.answer(exact, queries, own, 10)

@@ -22,6 +22,7 @@ import pytest
 
 from retrieval import settings
 from retrieval.store import cluster_settings, executors, ray_cluster
+from tests import free_port
 from tests.retrieval.store import executors_test, loopback
 
 with_ray = pytest.mark.skipif(
@@ -185,11 +186,6 @@ executors_test.build(sys.argv[3], ray_cluster.RayExecutor(cluster))
 """
 
 
-def _free_port():
-  with socket.create_server(('127.0.0.1', 0)) as server:
-    return server.getsockname()[1]
-
-
 @with_ray
 @pytest.mark.slow
 @pytest.mark.skipif(
@@ -197,7 +193,8 @@ def _free_port():
 )
 def test_a_driver_outside_the_cluster(tmp_path):
   """A client of a head that has no part of the project in its path."""
-  port, root = _free_port(), pathlib.Path(__file__).parents[3]
+  ports = [free_port.address().rpartition(':')[2] for _ in range(2)]
+  port, root = int(ports[0]), pathlib.Path(__file__).parents[3]
   short = tempfile.mkdtemp(prefix='ray-')  # names of sockets are short
   env = os.environ | {
     'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',
@@ -205,7 +202,7 @@ def test_a_driver_outside_the_cluster(tmp_path):
     'PYTHONPATH': '',
   }
   head = [sys.executable, '-m', 'ray.scripts.scripts', 'start', '--head']
-  head += ['--block', '--node-ip-address=127.0.0.1', f'--port={_free_port()}']
+  head += ['--block', '--node-ip-address=127.0.0.1', f'--port={ports[1]}']
   head += [f'--ray-client-server-port={port}', '--num-cpus=1']
   head += ['--include-dashboard=false', f'--temp-dir={short}']
   started = subprocess.Popen(head, cwd=tmp_path, env=env)

@@ -9,17 +9,13 @@ import pytest
 
 from retrieval.text import corpus
 from tests.retrieval.readers import tiny_tfds
+from tests.retrieval.text import json_corpus
 
 Document = corpus.Document
 
 
-def _corpus(name, path, **fields):
-  config = corpus.CorpusConfig(kind='tfds', path=name, data_dir=path, **fields)
-  return corpus.Corpus(config)
-
-
-def _read(name, path, **fields):
-  return list(_corpus(name, path, **fields))
+def _corpus(path, **fields):
+  return json_corpus.opened('tfds', 'tiny_rows', data_dir=path, **fields)
 
 
 @pytest.fixture(scope='module')
@@ -38,21 +34,21 @@ def tfds_dir(tmp_path_factory):
 
 
 def test_tfds(tfds_dir):
-  documents = _read('tiny_rows', tfds_dir)
+  documents = [*_corpus(tfds_dir)]
   assert len(documents) == 300
   assert sorted(documents, key=lambda d: int(d.id)) == [
     Document(str(i), f'T{i}', f' text \u00e9 {i}\n') for i in range(300)
   ]
-  few = _read('tiny_rows', tfds_dir, split='train[:5]')
+  few = [*_corpus(tfds_dir, split='train[:5]')]
   assert few == documents[:5]
-  by_place = _read('tiny_rows', tfds_dir, split='test', id_field='')
+  by_place = [*_corpus(tfds_dir, split='test', id_field='')]
   assert by_place[1].id == 'tiny_rows[test]:1'
   assert 'tensorflow' not in sys.modules
 
 
 def test_tfds_fingerprint(tfds_dir):
   prints = {
-    _corpus('tiny_rows', tfds_dir, **fields).fingerprint()
+    _corpus(tfds_dir, **fields).fingerprint()
     for fields in ({}, {}, {'split': 'test'}, {'id_field': ''})
   }
   assert len(prints) == 3

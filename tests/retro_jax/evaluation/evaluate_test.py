@@ -135,7 +135,7 @@ def test_sliding_windows_score_with_the_context_they_have(root, score):
   np.testing.assert_allclose(got.nats, want, rtol=2e-5)
 
 
-def test_retrieval_matters_and_off_equals_none(root, config, score):
+def test_retrieval_matters_and_off_equals_none(root, score):
   reader = tiny_data.reader(root, 'valid', k=2)
   run = functools.partial(evaluate.evaluate, score, sequence_chunks=4)
   results = {r: run(reader, retrieval=r) for r in evaluate.RETRIEVALS}
@@ -163,7 +163,7 @@ def test_shuffled_chunks_are_of_other_documents():
   assert drawn == set(ids[owner != owner[2]].tolist())
 
 
-def test_processes_give_the_rows_of_one_batch(root, score):
+def test_processes_give_the_rows_of_one_batch(root):
   """Two readers of half a batch see what one reader of it all sees."""
   reader = tiny_data.reader(root, 'valid')
   seen = {}

@@ -14,6 +14,7 @@ from retrieval import searchers
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.nn import losses, retro as model
+from tests.experiments.retro import tiny_retro
 from tests.retrieval.searchers import clusters
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -122,14 +123,7 @@ def test_fewer_keys_than_neighbors():
 @pytest.fixture(scope='module')
 def retro():
   """A model, its parameters, and its compiled features."""
-  config = tiny.config(
-    vocab_size=300,
-    chunk_length=tiny_data.M,
-    neighbor_length=tiny_data.R,
-    num_layers=2,
-    cca_layers=(2,),
-    encoder_num_layers=1,
-  )
+  config = tiny_retro.sizes(2, baseline=False)
   retro = model.Retro(config)
   params = jax.tree.map(jnp.asarray, tiny.params(config))
   features = jax.jit(functools.partial(knn_lm.token_features, retro, params))
