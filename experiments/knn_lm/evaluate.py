@@ -85,19 +85,6 @@ def measure(
   return nats
 
 
-def choose_tuned(number: int, seed: int) -> np.ndarray:
-  """Draw half of the documents for tuning; return [number] bool."""
-  if number < 2:
-    raise ValueError(
-      f'{number} documents: expected one to tune on, one to report.'
-    )
-  tuned = np.zeros(number, bool)
-  tuned[
-    np.random.default_rng(seed).permutation(number)[: round(number / 2)]
-  ] = True
-  return tuned
-
-
 def _fields(k, temperature, weight) -> dict[str, float]:
   fields = {'k': k, 'temperature': temperature, 'alpha': 1 / temperature}
   return fields | {'lambda': weight}
@@ -137,12 +124,15 @@ def measure_parts(
   datastore: knn_lm_prepare.Datastore,
   run: Evaluate,
   settings: Sequence[knn_lm.Setting],
-) -> tuple[np.ndarray, dict[knn_lm.Setting, dict[str, Any]]]:
+  tuned: np.ndarray,
+) -> dict[knn_lm.Setting, dict[str, Any]]:
   """Measure the tuning documents and the reported documents.
 
+  Args:
+    tuned: which of the evaluated documents tune, [documents] bool.
+
   Returns:
-    Which of the evaluated documents tune, [documents] bool; and for each setting
-    evaluations of the documents 'tuned_on' and of those 'reported'.
+    For each setting evaluations of the documents 'tuned_on' and of those 'reported'.
   """
 
   def score(split):
@@ -153,15 +143,9 @@ def measure_parts(
     nats = measure(reader, datastore, settings)
     return [evaluate_lib.of_documents(x, chunks, documents) for x in nats]
 
-  tune_split = config.knn_lm.tune_split
-  chunks = trained.data.chunks(run.split)
-  number = len(windows_lib.find_documents(chunks, run.max_documents).index)
-  tuned = np.zeros(number, bool)
-  if not tune_split:
-    tuned = choose_tuned(number, config.seed)
-  whole = score(run.split)
+  tune_split, whole = config.knn_lm.tune_split, score(run.split)
   tuning = score(tune_split) if tune_split else [x.take(tuned) for x in whole]
-  return tuned, {
+  return {
     setting: {'tuned_on': x, 'reported': y.take(~tuned)}
     for setting, x, y in zip(settings, tuning, whole, strict=True)
   }
@@ -175,7 +159,15 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   chunks = trained.data.chunks(run.split)
   documents = windows_lib.find_documents(chunks, run.max_documents)
   datastore = knn_lm_prepare.Datastore(workdir, trained, chunks)
-  retro = None
+  number, retro = len(documents.index), None
+  tuned = np.zeros(number, bool)
+  if not options.tune_split:
+    if number < 2:
+      raise ValueError(
+        f'{number} documents: expected one to tune on, one to report.'
+      )
+    drawn = np.random.default_rng(config.seed).permutation(number)
+    tuned[drawn[: round(number / 2)]] = True
   if options.retro_workdir:  # raises errors before the search
     retro = language_model.load(options.retro_workdir, str(trained.data.root))
     for reading in retro_evaluate.readings_of(retro, run).values():
@@ -184,7 +176,7 @@ def evaluate(config: Config, workdir: str, run: Evaluate) -> None:
   most = max(options.ks)
   alone, papers = (most, 1.0, 0.0), (most, 1 / _ALPHA, _LAMBDA)
   settings = [*dict.fromkeys((*grid, alone, papers))]
-  tuned, measured = measure_parts(config, trained, datastore, run, settings)
+  measured = measure_parts(config, trained, datastore, run, settings, tuned)
   rows = make_rows(measured, grid, alone, papers)
   if retro is not None:  # on the same documents, in its windows
     results = retro_evaluate.evaluate_trained(retro, config, run, root=workdir)
