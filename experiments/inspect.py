@@ -43,26 +43,21 @@ def _write(page: page_lib.Page, workdir: str) -> pathlib.Path:
   return path
 
 
-def _read_text() -> str:
-  path = flags.FLAGS.text_file
-  text = path and text_files.read(path, text_files.PROMPT_BYTES)
-  if path and not text:
-    raise ValueError(f'--text_file={path}: the text is empty.')
-  return text
-
-
 def run(
   config: config_lib.Config, workdir: str, evaluate: retro_evaluate.Evaluate
 ) -> None:
   """Inspect a document and write the page."""
   stages.check_alone()
   values, k = flags.FLAGS, evaluate.k
-  text = _read_text()  # before the model is loaded
+  file = values.text_file
+  text = file and text_files.read(file, text_files.PROMPT_BYTES)
+  if file and not text:
+    raise ValueError(f'--text_file={file}: the text is empty.')
   if not values.output:
     output_files.check_writable(pathlib.Path(workdir) / FOLDER, is_folder=True)
   trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
   if text:
-    title = pathlib.Path(values.text_file).stem
+    title = pathlib.Path(file).stem
     passage = inspection.of_text(trained, text, k, title)
   else:
     first = inspection.find(trained, values.document, values.split)

@@ -72,24 +72,6 @@ class Evaluate(retro_evaluate.Evaluate):
   answering: Answering = Answering()
 
 
-def load(
-  config: Config, workdir: str, evaluate: Evaluate
-) -> language_model.LanguageModel:
-  """Load the decoder that a config names.
-
-  Raises:
-    ValueError: for a RETRO, or a config that several processes run.
-  """
-  stages.check_alone()
-  trained = retro_evaluate.load(config, evaluate, workdir, on_mesh=False)
-  if trained.model.config.cca_layers:
-    raise ValueError(
-      f'{evaluate.workdir or workdir}: a RETRO; expected a decoder without '
-      'retrieval, as experiments.import_decoder writes it.'
-    )
-  return trained
-
-
 def draw_examples(evaluate: Evaluate, seed: int) -> list[tuple[str, str]]:
   """Draw questions with an answer each from the sets of answering.examples.
 
@@ -175,7 +157,13 @@ def answer(
 
 def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   """Measure bits per byte, or exact match where questions are named."""
-  trained = load(config, workdir, settings)
+  stages.check_alone()
+  trained = retro_evaluate.load(config, settings, workdir, on_mesh=False)
+  if trained.model.config.cca_layers:
+    raise ValueError(
+      f'{settings.workdir or workdir}: a RETRO; expected a decoder without '
+      'retrieval, as experiments.import_decoder writes it.'
+    )
   if settings.questions:
     answer(trained, config, workdir, settings)
     return

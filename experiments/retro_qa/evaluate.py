@@ -169,26 +169,6 @@ def _row(questions, mode, values, closed) -> evaluations.Row:
   return evaluations.Row(name=name, values=values, facts=facts)
 
 
-def load(
-  config: Config, workdir: str, evaluate: Evaluate
-) -> loading.TrainedRetro:
-  """Load a run that was fine-tuned on questions; its passages are the config's."""
-  source = evaluate.workdir or workdir
-  trained = language_model.load(
-    source, config.data_dir, step=evaluate.step, config_type=Config
-  )
-  run = trained.config
-  if run.qa.passages and not config.qa.passages:
-    logging.warning(
-      'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
-      "run's datastore; --config.qa.passages names others.",
-      ', '.join(run.qa.passages),
-    )
-  run = configs.replaced(run, **{'qa.passages': config.qa.passages})
-  trained = dataclasses.replace(trained, config=run)
-  return loading.with_models(trained, config)
-
-
 def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
   """Answer every set in every mode, print the table and write the files."""
   sets = question_sets.load_sets(
@@ -196,8 +176,20 @@ def evaluate(config: Config, workdir: str, settings: Evaluate) -> None:
     settings.max_questions,
     config.questions.allow_other_counts,
   )
-  trained = load(config, workdir, settings)
-  run, folder = trained.config, pathlib.Path(workdir) / retro_qa_task.PASSAGES
+  source, read = settings.workdir or workdir, config.qa.passages
+  trained = language_model.load(
+    source, config.data_dir, step=settings.step, config_type=Config
+  )
+  if (learned := trained.config.qa.passages) and not read:
+    logging.warning(
+      'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
+      "run's datastore; --config.qa.passages names others.",
+      ', '.join(learned),
+    )
+  run = configs.replaced(trained.config, **{'qa.passages': read})
+  run = loading.merged(run, config)
+  trained = dataclasses.replace(trained, config=run)
+  folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   open_book = run.retrieval and run.qa.reader != 'closed_book'
   modes = ['off' if open_book else 'baseline']
   if run.reads_passages:
