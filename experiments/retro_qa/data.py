@@ -71,29 +71,32 @@ def read_passages(
   return [by_question.get(q.question, ()) for q in questions]
 
 
-def find_passages(
+def passages(
   trained: loading.TrainedRetro,
+  config: Config,
   questions: Sequence[question_files.Question],
-  count: int,
   folder: pathlib.Path,
 ) -> list[Passages]:
-  """The nearest chunks of each question, with their continuations.
+  """The passages of the config's files, or the nearest chunks of each question.
 
-  The passages are written to FOLDER in DPR's form, for experiments.score.
+  Chunks, with their continuations, are written to FOLDER in DPR's form, for
+  experiments.score.
   """
-  data, config = trained.data, trained.config
+  if config.qa.passages:
+    return read_passages(config.qa.passages, questions)
+  datastore, count = trained.data.datastore, config.qa.num_passages
   key = manifests.fingerprint(
     [
       [q.question for q in questions],
       count,
-      data.datastore.index.fingerprint,
-      config.model.neighbor_length,
+      datastore.index.fingerprint,
+      trained.config.model.neighbor_length,
     ]
   )
   path = folder / f'passages-{key}.json'
   if path.is_file():
     return read_passages([str(path)], questions)
-  lookup, results = data.datastore.lookup(config), []
+  lookup, results = datastore.lookup(trained.config), []
   with progress.bar('find passages', 'questions') as update:
     for i in range(0, len(questions), _AT_ONCE):
       results += _retrieve(lookup, questions[i : i + _AT_ONCE], count)
@@ -124,18 +127,6 @@ def _retrieve(lookup, questions, count) -> list[dpr_json.Result]:
     )
     for question, read in zip(questions, neighbors, strict=True)
   ]
-
-
-def passages(
-  trained: loading.TrainedRetro,
-  config: Config,
-  questions: Sequence[question_files.Question],
-  folder: pathlib.Path,
-) -> list[Passages]:
-  """The passages of questions from the config's files or the datastore."""
-  if config.qa.passages:
-    return read_passages(config.qa.passages, questions)
-  return find_passages(trained, questions, config.qa.num_passages, folder)
 
 
 def examples(

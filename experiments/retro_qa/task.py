@@ -23,7 +23,7 @@ from experiments.retro_qa import data as retro_qa_data
 from experiments.retro_qa.config import Config
 from retrieval.questions import question_sets
 from retro_jax.data import folder as retro_data, qa_rows
-from retro_jax.nn import config as config_lib, fid, initial, stack
+from retro_jax.nn import fid, initial, stack
 from retro_jax.trained import language_model, loading
 
 PASSAGES = 'passages'
@@ -64,35 +64,24 @@ def adopt(config: Config) -> Config:
   data = retro_data.DataFolder.of(
     config if config.data_dir else source, config.retro_from
   )
-  model = dataclasses.replace(
-    source.model,
-    dropout_rate=config.qa.dropout_rate,
-  )
-  if config.qa.is_fid:
-    model = _fid_model(config, model)
-  return dataclasses.replace(
-    config,
-    data_dir=str(data.root.resolve()),
-    retrieval=source.retrieval or config.qa.is_fid,
-    index=source.index,
-    sequence_chunks=source.sequence_chunks,
-    model=model,
-  )
-
-
-def _fid_model(config, model) -> config_lib.RetroConfig:
-  qa = config.qa
+  qa, model = config.qa, source.model
   if qa.reader == 'fid' and not qa.num_passages:
     raise ValueError(
       "config.qa.num_passages 0: a FiD reads at least one; reader='closed_book' "
       'reads the question alone.'
     )
-  fields = fid.fields(
-    model.num_layers,
-    qa.answer_length,
-    qa.passage_length or model.neighbor_length,
+  fields = {'dropout_rate': qa.dropout_rate}
+  if qa.is_fid:
+    length = qa.passage_length or model.neighbor_length
+    fields |= fid.fields(model.num_layers, qa.answer_length, length)
+  return dataclasses.replace(
+    config,
+    data_dir=str(data.root.resolve()),
+    retrieval=source.retrieval or qa.is_fid,
+    index=source.index,
+    sequence_chunks=source.sequence_chunks,
+    model=dataclasses.replace(model, **fields),
   )
-  return dataclasses.replace(model, **fields)
 
 
 def make_task(
