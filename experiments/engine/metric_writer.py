@@ -59,7 +59,12 @@ class MetricWriter:
         if not path.exists() or path.read_text() != text:
           output_files.write(path, text)
         self._rows = path.open('ab')
-        self._events = _open_events(workdir, resume_step + 1)
+        prefix = os.path.join(workdir, 'events')
+        self._events = event_file_writer.EventsWriter(prefix, f'.{os.getpid()}')
+        # It supersedes older files from its first step on.
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        _add(self._events, step=resume_step + 1, session_log=start)
+        self._events.flush()
 
   def __enter__(self) -> 'MetricWriter':
     return self
@@ -106,18 +111,6 @@ def _warn_of_gap(
       )
       break
     before = max(before, step)
-
-
-def _open_events(
-  workdir: str, first_step: int
-) -> event_file_writer.EventsWriter:
-  """Open an event file that supersedes older ones from `first_step`."""
-  prefix = os.path.join(workdir, 'events')
-  events = event_file_writer.EventsWriter(prefix, f'.{os.getpid()}')
-  start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-  _add(events, step=first_step, session_log=start)
-  events.flush()
-  return events
 
 
 def _add(events: event_file_writer.EventsWriter, **fields) -> None:

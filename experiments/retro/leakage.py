@@ -30,20 +30,6 @@ FILE = 'leakage.json'
 _ALPHAS = tuple(i / 8 for i in range(1, 9))  # largest r(C) of each point
 
 
-def _bytes_of_chunks(data, chunks, documents) -> np.ndarray:
-  """Count the bytes of every chunk; ValueError where the tokens lose some."""
-  data.check_tokenizer()
-  ids, document = windows.chunk_ids(documents)
-  num_bytes = leakage_lib.count_bytes(chunks, ids, data.tokenizer)
-  expected = chunks.tokens.num_bytes[documents.index]
-  if not np.array_equal(np.bincount(document, num_bytes), expected):
-    raise ValueError(
-      f'{chunks.tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, '
-      f'but its documents have {int(expected.sum()):,}.'
-    )
-  return num_bytes
-
-
 def measure(
   runs: Sequence[loading.TrainedRetro],
   config: config_lib.Config,
@@ -55,13 +41,23 @@ def measure(
     The nats and bytes of the chunks by each model; as facts the `points` of
     `leakage.curve`; of all but the first, RETRO with retrieval on, also `minus_on`, the
     first less the model.
+
+  Raises:
+    ValueError: where the tokens lose bytes.
   """
   data, k = runs[0].data, evaluate.leakage.num_neighbors
   nearest = loading.chunk_reader(runs[0].config, data, evaluate.split, k)
   chunks = nearest.stores.chunks  # refuses too few neighbors before any work
   documents = windows.find_documents(chunks, evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)
-  num_bytes = _bytes_of_chunks(data, chunks, documents)
+  data.check_tokenizer()
+  num_bytes = leakage_lib.count_bytes(chunks, ids, data.tokenizer)
+  expected = chunks.tokens.num_bytes[documents.index]
+  if not np.array_equal(np.bincount(document, num_bytes), expected):
+    raise ValueError(
+      f'{chunks.tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, '
+      f'but its documents have {int(expected.sum()):,}.'
+    )
   nats, steps = {}, {}
   for model in runs:
     readings = retro_evaluate.on_and_off(model, [evaluate.k])

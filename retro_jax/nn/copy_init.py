@@ -103,26 +103,19 @@ def _copy(path, key, read, written, config: RetroConfig):
   c = config.attention_of('cca')
   values = _ORTHONORMAL(key, (len(read), c.num_heads * c.head_dim))
   values -= written @ (written.T @ values)
-  queries, keys = _match(read, written, config)
+  model_width, width = read.shape
+  # E is normalized: what is written is one part of its length, embeddings are
+  # the other. Their product with a normalized x of equal tokens is `match`.
+  share = _WRITE / (1 + _WRITE**2 * width / model_width) ** 0.5
+  match = share * width * c.scale
+  each, pad = (_MATCH_LOGIT / match) ** 0.5, ((0, 0), (0, c.head_dim - width))
+  queries, keys = (jnp.pad(x * each, pad) for x in (read, written))
   return {
     (*path, 'q'): jnp.tile(queries, (1, c.num_heads)),
     (*path, 'k'): jnp.tile(keys, (1, c.num_heads)),
     (*path, 'v'): values,
     (*path, 'o'): config.copy_size * values.T,
   }
-
-
-def _match(read, written, config: RetroConfig):
-  """Matrices of one head whose queries and keys match: [D, head_dim] each."""
-  c = config.attention_of('cca')
-  model_width, width = read.shape
-  # E is normalized: what is written is one part of its length, embeddings are
-  # the other. Their product with a normalized x of equal tokens is `match`.
-  share = _WRITE / (1 + _WRITE**2 * width / model_width) ** 0.5
-  match = share * width * c.scale
-  each = (_MATCH_LOGIT / match) ** 0.5
-  pad = ((0, 0), (0, c.head_dim - width))
-  return jnp.pad(read * each, pad), jnp.pad(written * each, pad)
 
 
 def fit_queries(
