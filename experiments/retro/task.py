@@ -131,13 +131,16 @@ def without_data(
   """
   model_cfg = loading.model_config(config, config.tokenizer.vocab_size)
   k = config.num_neighbors if config.retrieval else 0
-  shapes = pipeline.batch_shapes(
-    config.batch_size,
-    config.sequence_chunks,
-    model_cfg.chunk_length,
-    k,
-    model_cfg.neighbor_length,
-  )
+  rows, chunks = config.batch_size, config.sequence_chunks
+  names = 'tokens', 'targets', 'loss_mask', 'segment_ids'
+  sizes = dict.fromkeys(names, (rows, chunks * model_cfg.chunk_length))
+  if k:
+    read = rows, chunks, k, model_cfg.neighbor_length
+    sizes |= {'neighbors': read, 'neighbor_mask': read}
+  shapes = {
+    name: jax.ShapeDtypeStruct(size, '?' if name.endswith('mask') else 'i4')
+    for name, size in sizes.items()
+  }
   fields = model_fields(config, model_cfg, k)
   if config.retrofit_from:
     fields['frozen'] = lambda name: not initial.is_added(name)
@@ -146,25 +149,12 @@ def without_data(
   return task, shapes
 
 
-def used_splits(config: Any, data: retro_data.DataFolder) -> list[str]:
-  """Splits that a run reads: 'train', and 'valid' where it validates.
+def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
+  """Bind model, loss and data.
 
   Raises:
     ValueError: for a run that validates on data without held-out documents.
   """
-  if not config.eval_batches:
-    return ['train']
-  splits = data.corpus_splits
-  if 'train' in splits and 'valid' not in splits:
-    raise ValueError(
-      f'{data.root} holds no documents out (valid_fraction=0), but '
-      f'config.eval_batches={config.eval_batches}: expected 0.'
-    )
-  return ['train', 'valid']
-
-
-def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
-  """Bind model, loss and data."""
   model_cfg = loading.model_config_of(config, data)
   start = _start(config, model_cfg, data)
   if config.reading.train:
@@ -173,10 +163,15 @@ def make_task(config: Config, data: retro_data.DataFolder) -> tasks.Task:
     rows, length = reading.fields(config, model_cfg, data)
     fields = model_fields(config, model_cfg, config.num_neighbors, length)
     return tasks.Task(**fields | rows | start)
-  readers = {
-    split: loading.chunk_reader(config, data, split)
-    for split in used_splits(config, data)
-  }
+  used, there = ['train'], data.corpus_splits
+  if config.eval_batches:
+    used.append('valid')
+    if 'train' in there and 'valid' not in there:
+      raise ValueError(
+        f'{data.root} holds no documents out (valid_fraction=0), but '
+        f'config.eval_batches={config.eval_batches}: expected 0.'
+      )
+  readers = {x: loading.chunk_reader(config, data, x) for x in used}
   k = readers['train'].num_neighbors
 
   def dataset(split: str):

@@ -18,7 +18,6 @@ import signal
 import types
 from typing import Any
 
-import jax
 from jaxtyping import Int
 import numpy as np
 
@@ -195,27 +194,6 @@ class Sequences:
       f'Sequences({self.reader.fingerprint}, {self.sequence_chunks}, '
       f'{self.multiple_of})'
     )
-
-
-def batch_shapes(
-  batch_size: int,
-  sequence_chunks: int,
-  chunk_length: int,
-  num_neighbors: int,
-  neighbor_length: int,
-) -> dict[str, jax.ShapeDtypeStruct]:
-  """Return the shapes and types of a batch of `ChunkReader.read`."""
-  shapes = dict.fromkeys(
-    ('tokens', 'targets', 'loss_mask', 'segment_ids'),
-    (batch_size, sequence_chunks * chunk_length),
-  )
-  if num_neighbors:
-    read = (batch_size, sequence_chunks, num_neighbors, neighbor_length)
-    shapes |= {'neighbors': read, 'neighbor_mask': read}
-  return {
-    name: jax.ShapeDtypeStruct(shape, '?' if name.endswith('mask') else 'i4')
-    for name, shape in shapes.items()
-  }
 
 
 def make_dataset(
