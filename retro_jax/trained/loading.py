@@ -116,7 +116,7 @@ def load(
   )
   data = retro_data.DataFolder.of(config, workdir)
   same_neighbors = not (source or reranker or where)
-  check_data(workdir, saved, data, same_neighbors=same_neighbors)
+  _check_data(workdir, saved, data, same_neighbors)
   model_cfg = model_config_of(config, data)
   shardings = mesh and initial.param_shardings(
     model_cfg, mesh, rules, stack.is_stacked(saved.params)
@@ -225,19 +225,11 @@ def chunk_reader(
   )
 
 
-def check_data(
-  workdir: str | os.PathLike,
-  saved: checkpoints.Saved,
-  data: retro_data.DataFolder,
-  *,
-  same_neighbors: bool = True,
-) -> None:
+def _check_data(workdir, saved, data, same_neighbors: bool) -> None:
   """Raise ValueError for data of another tokenizer than that of training.
 
-  Other data of the same tokenizer are reported as a warning.
-
-  Args:
-    same_neighbors: whether the neighbors should be those of training, too.
+  Other data of the same tokenizer, and other neighbors if `same_neighbors`, are
+  reported as a warning.
   """
   rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
