@@ -96,12 +96,6 @@ class Checkpoints:
     """Return the newest step, or None."""
     return max(checkpoints.numbers(self._folder), default=None)
 
-  def saved_index_version(self) -> str:
-    """Return the index version that the newest step names, or ''."""
-    if not self.latest_step():
-      return ''
-    return checkpoints.find(str(self._folder.parent)).index_version
-
   def save(
     self,
     step: int,

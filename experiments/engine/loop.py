@@ -32,7 +32,7 @@ from experiments.engine import (
   tasks,
 )
 from retrieval.nn import means, sharding
-from retrieval.store import locks, output_files
+from retrieval.store import checkpoints, locks, output_files
 
 _FIRST_PROFILED = 4  # step of the run, past compilation
 
@@ -129,7 +129,8 @@ def train(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()
     )
     if index_refresher:
-      index_refresher.start(start, state.params, saver.saved_index_version())
+      saved = checkpoints.find(workdir).index_version if start else ''
+      index_refresher.start(start, state.params, saved)
     show = enter(progress.bar('train', 'steps'))
     show(start, num_steps)
 

@@ -141,7 +141,9 @@ def make_task(
   )
   source, splits = read_source(config, data)
   shards = sharding.make_mesh(**vars(config.mesh), devices=devices).shape
-  rows = padded_rows(config, shards['data'] * shards['fsdp'])
+  # Rows of a global batch, a multiple of devices and microbatches.
+  unit = shards['data'] * shards['fsdp'] * config.optimizer.accumulate_steps
+  rows = -(-config.batch_size // unit) * unit
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
@@ -271,9 +273,3 @@ def read_source(
   layout = reader_configs.reader_layout(config, data)
   source = question_rows.QuestionSource(train + dev, data.tokenizer, layout)
   return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
-
-
-def padded_rows(config: config_lib.Config, devices: int) -> int:
-  """Return the rows of a global batch, a multiple of devices and microbatches."""
-  unit = devices * config.optimizer.accumulate_steps
-  return -(-config.batch_size // unit) * unit

@@ -69,7 +69,9 @@ def draw_tokens(
     knows all of them but the last.
   """
   draw = functools.partial(drawing.draw_rows, config, key)
-  params = narrowed(params, model.config.dtype)
+  # Matrices, which each token reads, are cast once for many; vectors stay.
+  dtype = model.config.dtype
+  params = jax.tree.map(lambda x: x.astype(dtype) if x.ndim > 1 else x, params)
   tokens = jnp.zeros((most, len(position)), jnp.int32)
 
   def more(i, state):
@@ -84,14 +86,6 @@ def draw_tokens(
 
   tokens = tokens.at[0].set(draw(step[0], numbers, logits))
   return jax.lax.fori_loop(1, step[1] - step[0], more, (tokens, cache))
-
-
-def narrowed(params, dtype):
-  """Cast matrices to the dtype that they are multiplied in; vectors stay.
-
-  Decoding reads all matrices for each token, so it casts them once for many.
-  """
-  return jax.tree.map(lambda x: x.astype(dtype) if x.ndim > 1 else x, params)
 
 
 @functools.partial(jax.jit, donate_argnames='batch')
