@@ -81,12 +81,10 @@ class Retro:
     retrieves = bool(self.model.model.config.cca_layers)
     if neighbors == 'shuffled' and not retrieves:
       raise settings.SettingsError('neighbors', neighbors, 'off for a baseline')
-    k = (
-      self.model.config.num_neighbors
-      if num_neighbors is None
-      else num_neighbors
-    )
-    self._num_neighbors = k if retrieves and neighbors != 'off' else 0
+    if num_neighbors is None:
+      num_neighbors = self.model.config.num_neighbors
+    reads = retrieves and neighbors != 'off'
+    self._num_neighbors = num_neighbors if reads else 0
     auto = str(batch_size).startswith('auto')
     self._batch_size = language_model.BATCH_SIZE if auto else int(batch_size)
     self._max_gen_toks = max_gen_toks

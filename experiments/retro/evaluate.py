@@ -289,20 +289,18 @@ def load(
   workdir: str | os.PathLike,
   *,
   on_mesh: bool = True,
-  data_dir: str | os.PathLike = '',
 ) -> loading.TrainedRetro:
   """Load a run, `evaluate.workdir` or `workdir`, with the config's embedder.
 
   Args:
     on_mesh: whether the parameters are sharded over the config's mesh.
-    data_dir: default: the config's, or that of the training.
   """
   mesh = rules = None
   if on_mesh:
     mesh, rules = program_lib.mesh_and_rules(config)
   trained = language_model.load(
     evaluate.workdir or workdir,
-    str(data_dir) or config.data_dir,
+    config.data_dir,
     source=evaluate.source,
     reranker=evaluate.reranker,
     where=config.neighbors.where,
@@ -324,9 +322,8 @@ def load_runs(
   trained = load(config, evaluate, workdir, on_mesh=on_mesh)
   runs = {str(evaluate.workdir or workdir): trained}
   if baseline := evaluate.baseline_workdir:
-    alone = Evaluate(workdir=baseline)
-    root = trained.data.root
-    run = load(config, alone, baseline, on_mesh=on_mesh, data_dir=root)
+    config = dataclasses.replace(config, data_dir=str(trained.data.root))
+    run = load(config, Evaluate(), baseline, on_mesh=on_mesh)
     if run.model.config.cca_layers:
       raise ValueError(
         f'{baseline}: evaluate.baseline_workdir names a model that retrieves; '
