@@ -53,8 +53,8 @@ def main(unused_argv: list[str]) -> None:
     for field in dataclasses.fields(app_lib.Limits)
   }
   limits = settings.build(app_lib.Limits, limits, '--max')
+  workdirs = values.workdir or [models_lib.PACKAGED]
   if values.mcp:
-    workdirs = values.workdir or [models_lib.PACKAGED]
     models_lib.check(workdirs)
     opened = functools.partial(
       models_lib.open_models, workdirs, values.embedder, writes=False
@@ -64,7 +64,6 @@ def main(unused_argv: list[str]) -> None:
     port = opened.getsockname()[1]
     is_local = values.host in _LOOPBACK
     hosts = [*_LOOPBACK, '[::1]'] if is_local else ['*']
-    workdirs = values.workdir or [models_lib.PACKAGED]
     models = models_lib.open_models(workdirs, values.embedder)
     app = app_lib.make(models, limits, hosts)
     if not is_local:

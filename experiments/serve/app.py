@@ -169,16 +169,11 @@ class Server:
     gets |= {'/healthz': self._healthz, '/metrics': self._metrics}
     gets |= {f'/{x}': http.file(STATIC / x) for x in ('page.css', 'page.js')}
     gets['/'] = http.file(STATIC / 'index.html')
-    limits = self.limits.body_bytes, self.limits.seconds
-    return [
-      *(
-        routing.Route(
-          path, http.post(path, answer, self.metrics, *limits), methods=['POST']
-        )
-        for path, answer in posts.items()
-      ),
-      *(routing.Route(path, answer) for path, answer in gets.items()),
-    ]
+    limits, routes = (self.limits.body_bytes, self.limits.seconds), []
+    for path, answer in posts.items():
+      handler = http.post(path, answer, self.metrics, *limits)
+      routes.append(routing.Route(path, handler, methods=['POST']))
+    return routes + [routing.Route(*x) for x in gets.items()]
 
   @contextlib.asynccontextmanager
   async def lifespan(self, unused_app) -> AsyncIterator[None]:

@@ -249,24 +249,16 @@ def complete(
 
 
 def _draw(model, how, rows, take) -> list[samples_lib.Sample]:
-  tokenizer = model.data.tokenizer
+  tokenizer, c, samples = model.data.tokenizer, model.model.config, []
   if not how.max_tokens:
-    length = model.model.config.neighbor_length
-    passages = []
+    m = c.chunk_length
     for row in rows:
       take(None)
-      ids = row.prompt.tokens(tokenizer, length).tokens
-      passages.append(
-        inspection.of_tokens(model, np.asarray(ids), how.num_neighbors)
-      )
-    m = model.model.config.chunk_length
-    return [
-      samples_lib.Sample(
-        x.tokens, len(x.tokens), m, x.neighbors[: len(x.tokens) // m], text=''
-      )
-      for x in passages
-    ]
-  samples = []
+      ids = np.asarray(row.prompt.tokens(tokenizer, c.neighbor_length).tokens)
+      x = inspection.of_tokens(model, ids, how.num_neighbors)
+      read = x.neighbors[: len(ids) // m]
+      samples.append(samples_lib.Sample(x.tokens, len(ids), m, read, text=''))
+    return samples
 
   def keep(event):
     if isinstance(event, samples_lib.Finished):
@@ -298,10 +290,8 @@ def _choice(
   ended = len(new) and new[-1] in how.ends(tokenizer)
   stopped = any(stop in tokenizer.decode(new) for stop in how.stop)
   whole = len(new) >= how.max_tokens and not (ended or stopped)
-  passage, text = (
-    inspection.of_sample(model, sample),
-    views.to_text(sample, tokenizer),
-  )
+  passage = inspection.of_sample(model, sample)
+  text = views.to_text(sample, tokenizer)
   content = {
     'text': text.text if row.echo else text.completion,
     'index': row.index,

@@ -245,14 +245,10 @@ def _content(data: realm_data.DataFolder) -> str:
 
 def _passages(passages, ids, scores) -> list[dict[str, Any]]:
   ids, scores = ids[ids >= 0], scores[ids >= 0]
-  numbers = passages.documents(ids)
-  columns = (
-    ids.tolist(),
-    map(float, scores),
-    passages.titles(ids),
-    [passages.tokens.document_id(int(x)) for x in numbers],
-    passages.texts(ids),
-  )
+  numbers = passages.documents(ids).tolist()
+  documents = map(passages.tokens.document_id, numbers)
+  texts = passages.titles(ids), documents, passages.texts(ids)
+  columns = ids.tolist(), map(float, scores), *texts
   names = 'id', 'score', 'title', 'document', 'text'
   return [
     dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
