@@ -120,10 +120,8 @@ class Datastore:
     Raises:
       ValueError: for a filter on other metadata, or one that no chunk fits.
     """
-    retriever, chunks = (
-      self.retrievers(config).make(self.folder.source),
-      self.folder.chunks('train'),
-    )
+    retriever = self.retrievers(config).make(self.folder.source)
+    chunks = self.folder.chunks('train')
     if self.folder.reranker:
       model = rerank.load(self.folder.reranker)
       retriever = rerank.Reranked(

@@ -156,13 +156,8 @@ class QaWriter:
     if not self.layout.num_neighbors:
       return samples.Prompt(tokens, ())
     before = -(-len(tokens) // self.layout.chunk_length) - 1
-    nothing = self._nothing()
-    by_chunk = [
-      *[nothing] * before,
-      self.neighbors(question, passages),
-      nothing,
-    ]
-    return samples.Prompt(tokens, by_chunk)
+    nothing, read = self._nothing(), self.neighbors(question, passages)
+    return samples.Prompt(tokens, [*[nothing] * before, read, nothing])
 
 
 class FidWriter(QaWriter):

@@ -159,16 +159,15 @@ class Batch:
       return buffer
     if self.prompt_query:
       return buffer | self._entries(rows)
-    stacked = [
-      samples.stack(
-        row.neighbors[row.first_chunk :][: self.num_chunks],
-        self.num_chunks,
-        self.neighbor_shape,
-      )
-      for row in rows
-    ]
+    count = self.num_chunks
+    read = [row.neighbors[row.first_chunk :][:count] for row in rows]
+    return buffer | self._stacked(read, count)
+
+  def _stacked(self, read, count):
+    """The neighbors of `count` chunks of each row, as arguments of Retro."""
+    stacked = [samples.stack(x, count, self.neighbor_shape) for x in read]
     tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
-    return buffer | {'neighbors': tokens, 'neighbor_mask': mask}
+    return {'neighbors': tokens, 'neighbor_mask': mask}
 
   def _entries(self, rows):
     """The neighbors that a JointRetro reads in windows, each once.
@@ -190,9 +189,7 @@ class Batch:
           numbers[u - first] = i
     most = max(map(len, read))
     count = min(1 << max(most - 1, 0).bit_length(), self.num_chunks)
-    stacked = [samples.stack(x, count, self.neighbor_shape) for x in read]
-    tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
-    return {'neighbors': tokens, 'neighbor_mask': mask, 'entries': entries}
+    return self._stacked(read, count) | {'entries': entries}
 
   def step_arguments(self, position: np.ndarray) -> dict[str, np.ndarray]:
     """The arguments of RetroStep for the last token of each row."""

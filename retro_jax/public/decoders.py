@@ -88,16 +88,12 @@ def find(source: str | os.PathLike) -> Source:
     file[_FREQUENCIES] if _FREQUENCIES in file else None,
   )
   tokenizer = _gguf_tokenizer(file)
-  return Source(
-    files[0],
-    fields,
-    lambda config: llama_layouts.params(
-      gguf_layouts.arrays(file, config.head_dim),
-      config,
-      tokenizer.vocabulary,
-    ),
-    tokenizer,
-  )
+
+  def params(config):
+    arrays = gguf_layouts.arrays(file, config.head_dim)
+    return llama_layouts.params(arrays, config, tokenizer.vocabulary)
+
+  return Source(files[0], fields, params, tokenizer)
 
 
 def _open_folder(folder: pathlib.Path) -> Source:
@@ -115,14 +111,11 @@ def _open_folder(folder: pathlib.Path) -> Source:
     )
   weights = weights_lib.find(folder)
   tokenizer = _folder_tokenizer(folder)
-  return Source(
-    weights,
-    fields(settings),
-    lambda config: params(
-      weights_lib.read(weights), config, tokenizer.vocabulary
-    ),
-    tokenizer,
-  )
+
+  def read(config):
+    return params(weights_lib.read(weights), config, tokenizer.vocabulary)
+
+  return Source(weights, fields(settings), read, tokenizer)
 
 
 def _gguf_tokenizer(file) -> tokenization.BytePairTokenizer:

@@ -140,10 +140,8 @@ def of_sample(trained: loading.TrainedRetro, sample: samples.Sample) -> Passage:
   c = trained.model.config
   nothing = samples.given_neighbors((), c.neighbor_length)
   rows = sample.chunks()
-  neighbors = [
-    *sample.neighbors,
-    *[nothing] * (len(rows) - len(sample.neighbors)),
-  ]
+  neighbors = [*sample.neighbors]
+  neighbors += [nothing] * (len(rows) - len(neighbors))
   k = max(len(x.tokens) for x in neighbors)
   passage = _passage(trained, rows, neighbors, k)
   end = sample.padding + sample.prompt_length

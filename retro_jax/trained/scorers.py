@@ -135,13 +135,9 @@ def memory_bytes(data: Any) -> int:
   others = tuple(f'-{x}' for x in data.splits if x != 'train')
   unread = ('neighbors', 'vectors', 'index')
   unread = unread[: 1 if data.source in names.WITH_VECTORS else None]
-  return reached.files_bytes(
-    *(
-      x
-      for x in data.root.iterdir()
-      if not x.name.endswith(others) and not x.name.startswith(unread)
-    )
-  )
+  files = (x for x in data.root.iterdir() if not x.name.endswith(others))
+  read = (x for x in files if not x.name.startswith(unread))
+  return reached.files_bytes(*read)
 
 
 def of(model: Any, k: int) -> referee.Scorer:
