@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import ml_collections
 
-from experiments.engine import run_settings
+from experiments.engine import configs, run_settings
 from experiments.realm import config as realm_config, refresh as refresh_lib
 from realm_jax.data import examples, reader_rows
 from realm_jax.objectives import in_batch
@@ -76,8 +76,7 @@ def set_variant(c: ml_collections.ConfigDict, arg: str) -> None:
     ValueError: for another argument.
   """
   kind = arg.removesuffix('test').removesuffix('_') or 'base'
-  if kind not in VARIANTS:
-    raise ValueError(f'Config argument {arg!r}: expected one of {VARIANTS}.')
+  configs.check_arg(kind, VARIANTS)
   if kind in ('bm25', 'random'):
     c.retriever = kind
   elif kind == 'blocks':

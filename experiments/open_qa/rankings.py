@@ -176,11 +176,8 @@ def judge(
   qrels: trec_files.Qrels = {}
   for done, question in enumerate(questions.questions, start=1):
     key = trec_files.identifier(question.id)
-    blocks = list(
-      dict.fromkeys(
-        block for one in runs for block, _ in one.run.get(key, ())[:depth]
-      )
-    )
+    rows = (one.run.get(key, ())[:depth] for one in runs)
+    blocks = [*dict.fromkeys(block for row in rows for block, _ in row)]
     ids = np.array([names.ids(blocks, f'question {key!r}')], np.int64)
     [hits] = search.find(ids, [question])
     qrels[key] = dict(zip(blocks, hits.astype(int).tolist(), strict=True))

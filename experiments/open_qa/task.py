@@ -147,11 +147,7 @@ def make_task(
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
-    {
-      name: value
-      for name, value in vars(config.lookup).items()
-      if name != 'where' or value
-    },
+    {k: x for k, x in vars(config.lookup).items() if k != 'where' or x},
     config.retriever,
     config.train_blocks,
     list(splits['train']),

@@ -136,8 +136,7 @@ def set_variant(
   starts, the first as `ict` says; test, or any of these with _test, runs on a CPU in seconds.
   """
   kind = arg.removesuffix('test').removesuffix('_') or 'base'
-  if kind not in VARIANTS:
-    raise ValueError(f'Config argument {arg!r}: expected one of {VARIANTS}.')
+  configs.check_arg(kind, VARIANTS)
   if arg.endswith('test'):
     set_test_size(c)
     ict = WarmStart(num_steps=4, batch_size=8, learning_rate=1e-3)

@@ -180,16 +180,13 @@ class Refresher:
     Raises:
       Closed: if the run has ended.
     """
-
-    def is_ready():
-      if self._closed or not self._serving:
-        return self._closed
-      return batch_index is None or (
-        self._period(batch_index) == self._serving[0]
-      )
-
+    period = None if batch_index is None else self._period(batch_index)
     with self._changed:
-      self._changed.wait_for(is_ready)
+      self._changed.wait_for(
+        lambda: (
+          self._closed or (self._serving and period in (None, self._serving[0]))
+        )
+      )
       if self._closed:
         raise Closed('The index is closed; the run has ended.')
       return self._serving[1]
