@@ -37,9 +37,8 @@ class Chip:
   flops: float  # bfloat16, a second
   memory: float  # bytes
   bandwidth: float  # of memory, bytes a second
-  options: dict[str, Any] = dataclasses.field(
-    default_factory=dict
-  )  # of the compiler
+  # of the compiler
+  options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 CHIPS = {

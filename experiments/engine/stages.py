@@ -115,10 +115,8 @@ def verify_stores(root: pathlib.Path) -> Rows:
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """
-  known = (
-    array_store.MANIFEST,
-    index_lib.MANIFEST,
-  )  # ScaNN's index has arrays, too
+  known = array_store.MANIFEST, index_lib.MANIFEST
+  # An index of ScaNN has arrays, too.
   for folder in sorted({file.parent for file in root.glob('*/*.npy')}):
     whole = any((folder / name).exists() for name in known)
     if '.' not in folder.name and not whole:

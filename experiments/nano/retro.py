@@ -50,9 +50,8 @@ class Chunks:
     rows = [np.pad(x, (0, m - len(x) % m)).reshape(-1, m) for x in documents]
     self.tokens = np.concatenate(rows).astype(np.int32)  # [n, M]
     self.document = np.repeat(np.arange(len(rows)), [len(x) for x in rows])
-    self.continues = np.append(
-      np.diff(self.document) == 0, False
-    )  # in the next
+    # Whether the document goes on in the next chunk.
+    self.continues = np.append(np.diff(self.document) == 0, False)
     after = np.roll(self.tokens, -1, axis=0) * self.continues[:, None]
     values = np.concatenate([self.tokens, after], axis=1)
     self.values = np.pad(values, ((0, 1), (0, 0)))  # [n + 1, R]; at -1: none
@@ -174,9 +173,7 @@ def decode(params, x, neighbors, mask, c):
     y = norm(layer['norm'], x)[:, None]
     x = x + attention(layer, y, y, causal, c)[:, 0]
     if i in c.cca:
-      if i == min(
-        c.cca
-      ):  # once, beside the chunks as the decoder has them there
+      if i == min(c.cca):  # once, beside the chunks as they are in this layer
         h = x[:, : neighbors.shape[1] * c.chunk]
         encoded = encode(params, neighbors, mask, h, c)
       layer = params[f'layer_{i}_cca']

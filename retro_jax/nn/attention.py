@@ -30,9 +30,8 @@ class AttentionConfig:
   num_heads: int  # H
   head_dim: int  # K; num_heads * head_dim need not be the model width
   num_kv_heads: int = 0  # each for several heads of queries; 0: one for each
-  relative_positions: bool = (
-    True  # False: content logits alone, without u and w
-  )
+  # False: content logits alone, without u and w
+  relative_positions: bool = True
   rotary_base: float = 0.0  # positions as angles of q and k; 0: none
   rotary_scaling: positions_lib.RotaryScaling = positions_lib.RotaryScaling()
   head_norms: bool = False  # RMSNorm of each head's queries and keys

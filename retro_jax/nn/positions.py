@@ -54,9 +54,8 @@ class RotaryScaling:
 
   kind: Literal['none', 'linear', 'llama3', 'yarn'] = 'none'
   factor: settings.Positive = 1.0
-  length: settings.SizeOrZero = (
-    0  # tokens of the texts that it learned from first
-  )
+  # tokens of the texts that it learned from first
+  length: settings.SizeOrZero = 0
   low: settings.Positive = 1.0  # waves in that length: llama3's ramp begins and
   high: settings.Positive = 4.0  # ends there
   fast: settings.Positive = 32.0  # yarn's ramp ends and
