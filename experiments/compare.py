@@ -144,15 +144,9 @@ def _print(rows: Sequence[evaluations.Row], measure: str) -> None:
   if first.num_bytes is not None:
     size += f', {int(first.num_bytes.sum()):,} bytes'
   total = measure or ('bits/byte' if first.num_bytes is not None else 'mean')
+  heads = 'minus first', 'interval', 'over seeds, too', 'of each seed'
   reports.print_table(
-    (
-      'row',
-      total,
-      'minus first',
-      'interval',
-      'over seeds, too',
-      'of each seed',
-    ),
+    ('row', total, *heads),
     lines,
     title=size,
     caption=f'Interval: 95 % of a paired bootstrap against {first.name!r} over '

@@ -110,11 +110,8 @@ def _pack_parts(
   fingerprints = {'tokenizer': tokenizer.fingerprint}
   if packed.is_packed(folder):
     old = packed.read_config(folder)
-    differ = [
-      name
-      for name in ('model', 'embedder', 'encoder')
-      if old[name] != config[name]
-    ]
+    sections = 'model', 'embedder', 'encoder'
+    differ = [name for name in sections if old[name] != config[name]]
     facts = packed.read_facts(folder)
     if differ or facts.fingerprints['tokenizer'] != tokenizer.fingerprint:
       raise ValueError(
@@ -122,11 +119,8 @@ def _pack_parts(
       )
     made = facts.vectors.get('params')
     retriever = snapshots.fingerprint(index_builder.snapshot(trained.params))
-    if (
-      'encoder' in parts
-      and 'embedder' not in parts
-      and made not in (None, retriever)
-    ):
+    reads = 'encoder' in parts and 'embedder' not in parts
+    if reads and made not in (None, retriever):
       raise ValueError(
         f'{folder}: the model reads the blocks of another retriever; expected a '
         'training with --config.embedder_from=packaged '

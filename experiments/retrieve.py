@@ -251,19 +251,11 @@ def run(config: config_lib.Config, workdir: str, evaluate: Evaluate) -> None:
     trained, config, words_weight=evaluate.words_weight
   )
   with locks.writer(folder, FILE):
-    kinds = []
+    kinds, size = [], evaluate.batch_size
+    how = config.reranker.candidates, values.embedder
     for name in values.kinds:
       with progress.bar('index', 'blocks') as update:
-        kinds.append(
-          rankings.Kind(
-            trained,
-            name,
-            evaluate.batch_size,
-            update,
-            config.reranker.candidates,
-            values.embedder,
-          )
-        )
+        kinds.append(rankings.Kind(trained, name, size, update, *how))
     records = [
       compare(trained, kinds, one, folder, measures, beir) for one in sets
     ]

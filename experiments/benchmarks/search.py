@@ -41,10 +41,8 @@ def prepare(sizes):
     rows += 1.5 * rng.standard_normal(rows.shape, np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     rows, queries = rows[:n], rows[n:]
-  exact, queries = (
-    searchers.ExactSearcher(rows, sizes['metric']),
-    queries[:count],
-  )
+  exact = searchers.ExactSearcher(rows, sizes['metric'])
+  queries = queries[:count]
   ids, _ = exact.search(queries, sizes['k'])
   np.savez(f'{sizes["folder"]}/top.npz', rows=rows, queries=queries, ids=ids)
   return {}

@@ -108,10 +108,8 @@ def _read_hf(result: Sources, folder: pathlib.Path) -> None:
     str(folder),
   )
   result.parts.append(part)
-  if result.fields is None or part.hf_class in (
-    'RealmReader',
-    'RealmForOpenQA',
-  ):
+  readers = 'RealmReader', 'RealmForOpenQA'
+  if result.fields is None or part.hf_class in readers:
     result.fields = fields
   if part.vectors is not None:
     result.vectors, result.vectors_name = part.vectors, str(folder)

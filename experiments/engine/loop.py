@@ -185,9 +185,7 @@ def train(
         finish(*pending)
         pending = None
         if saving:
-          version = (
-            index_refresher.version_to_save() if index_refresher else None
-          )
+          version = index_refresher and index_refresher.version_to_save()
           saver.save(step, state, batches, version)
         if ending:
           saver.wait()

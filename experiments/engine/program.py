@@ -138,12 +138,9 @@ def train_step(
   def loss(trained, batch, key):
     return task.loss(_joined(trained, others), batch, key, True)
 
+  key = jax.random.fold_in(state.rng, state.step)
   metrics, grads = optimizers.value_and_grad(
-    loss,
-    trained,
-    batch,
-    jax.random.fold_in(state.rng, state.step),
-    accumulate_steps,
+    loss, trained, batch, key, accumulate_steps
   )
   updates, opt_state = tx.update(grads, state.opt_state, trained)
   metrics |= {

@@ -245,15 +245,8 @@ def evaluate_trained(
             root, evaluate.split, reading.share, k, config.seed, update
           )
         reader = dataclasses.replace(reader, neighbors=path)
-      results[name] = measure(
-        compiled,
-        reader,
-        trained,
-        evaluate,
-        reading.retrieval,
-        name,
-        config.seed,
-      )
+      how = reading.retrieval, name, config.seed
+      results[name] = measure(compiled, reader, trained, evaluate, *how)
   return results
 
 

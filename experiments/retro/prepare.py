@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
-from typing import Any
 
 from absl import logging
 
@@ -206,18 +205,12 @@ def build_index(config: Config, data: Folder) -> Rows:
   source, rows = data.source, []
   executor = stages.executor(config, data.root)
   indices = data.datastore.text_indices(config)
-  build: dict[str, Callable[..., Any]] = {
-    **{
-      name: functools.partial(indices.words, kind)
-      for name, kind in names.WORDS_OF.items()
-    },
-    'colbert': indices.tokens,
-  }
-  if source in build:
+  kind = names.WORDS_OF.get(source)
+  if kind or source == 'colbert':
+    build = functools.partial(indices.words, kind) if kind else indices.tokens
     with progress.bar(source, 'chunks') as update:
-      build[source](executor=executor, progress=update)
-    what = names.WORDS_OF.get(source, source)
-    rows.append((f'chunks in {what}', f'{len(indices.passages):,}'))
+      build(executor=executor, progress=update)
+    rows.append((f'chunks in {kind or source}', f'{len(indices.passages):,}'))
   if source not in names.WITH_VECTORS:
     return rows or [('index', f'not read by the source {source}')]
   vectors, queries = data.datastore.vectors('train'), None

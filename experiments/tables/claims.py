@@ -27,13 +27,8 @@ from retrieval.store import output_files
 
 CLAIMS = pathlib.Path(__file__).with_suffix('.json')
 FILE, EVIDENCE = 'results/claims.md', 'results/evidence'
-FOR, AGAINST, UNDECIDED, NOT_TESTED = (
-  'for',
-  'against',
-  'undecided',
-  'not tested',
-)
-VERDICTS = FOR, AGAINST, UNDECIDED, NOT_TESTED
+VERDICTS = 'for', 'against', 'undecided', 'not tested'
+FOR, AGAINST, UNDECIDED, NOT_TESTED = VERDICTS
 LEVEL = 0.05  # of Holm's correction
 FEWEST_SEEDS = 3
 
@@ -106,10 +101,8 @@ def p_values(
   estimates, within = [x.estimate for x in differences], claim.within
   above = [x.above(-within) for x in estimates]
   below = [x.below(within) for x in estimates]
-  holds, fails = (
-    above + below,
-    [min(x.above(within), x.below(-within)) for x in estimates],
-  )
+  holds = above + below
+  fails = [min(x.above(within), x.below(-within)) for x in estimates]
   if claim.expected == 'below':
     holds, fails = below, above
   if claim.expected == 'above':
