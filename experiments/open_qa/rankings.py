@@ -73,14 +73,15 @@ class Names:
         )
     return [self._ids[name] for name in names]
 
-  def contexts(self, ids: Sequence[int]) -> Iterator[tuple[str, str, str]]:
-    """Yield id, title and text of blocks or documents."""
+  def contexts(self, ids: Sequence[int]) -> Iterator[dict[str, str]]:
+    """Yield the fields id, title and text of blocks or documents."""
     if not self.documents:
       parts = self.blocks.titles(ids), self.blocks.texts(ids)
     else:
       tokens = self.blocks.tokens
       parts = map(tokens.title, ids), map(tokens.text, ids)
-    return zip(self._read(ids), *parts, strict=True)
+    for row in zip(self._read(ids), *parts, strict=True):
+      yield dict(zip(('id', 'title', 'text'), row, strict=True))
 
   def _read(self, ids: Sequence[int]) -> list[str]:
     if self.documents:
@@ -251,18 +252,10 @@ def dpr_results(
     row = ranked.run.get(key, [])[:count]
     ids = names.ids([name for name, _ in row], f'question {key!r}')
     grades = qrels.get(key, {})
-    contexts = [
-      dpr_json.Context(
-        id=block_id,
-        title=title,
-        text=text,
-        score=score,
-        has_answer=grades.get(name, 0) > 0 if grades else None,
-      )
-      for (block_id, title, text), (name, score) in zip(
-        names.contexts(ids), row, strict=True
-      )
-    ]
+    contexts = []
+    for fields, (name, score) in zip(names.contexts(ids), row, strict=True):
+      right = grades.get(name, 0) > 0 if grades else None
+      contexts.append(dpr_json.Context(**fields, score=score, has_answer=right))
     yield dpr_json.Result(
       question=question.question,
       answers=question.answers,

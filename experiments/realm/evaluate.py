@@ -206,14 +206,10 @@ def _print_utility(measures: dict[str, dict[str, Any]]) -> None:
   null = {k: measures['retrieved'][f'null_{k}'] for k in _MEASURES}
   rows = {'random': measures['random'], 'null only': null}
   rows['retrieved'] = measures['retrieved']
-  lines = [
-    (
-      name,
-      f'{-x["log_prob"]:.4f}',
-      *(f'{100 * x[k]:.2f} %' for k in ('accuracy', 'exact_span')),
-    )
-    for name, x in rows.items()
-  ]
+  lines = []
+  for name, x in rows.items():
+    shares = (f'{100 * x[k]:.2f} %' for k in _MEASURES[1:])
+    lines.append((name, f'{-x["log_prob"]:.4f}', *shares))
   values = measures['retrieved']
   utility, *gains = (values[f'{k}_gain'] for k in _MEASURES)
   width = reports.half_width(utility, '.4f')

@@ -42,13 +42,11 @@ def copying(
   params, k = jax.device_put(trained.params), evaluate.k
   nats = functools.partial(loading.batch_nll, trained.model, params)
   length = trained.model.config.chunk_length
-  scored, fitted = (
-    loading.chunk_reader(trained.config, trained.data, split, k)
-    for split in (
-      evaluate.split,
-      'test' if evaluate.split == 'valid' else 'valid',
-    )
+  open_reader = functools.partial(
+    loading.chunk_reader, trained.config, trained.data
   )
+  scored = open_reader(evaluate.split, k)
+  fitted = open_reader('test' if evaluate.split == 'valid' else 'valid', k)
 
   def measure(mixture, reader, retrieval, name):
     name = f'{name}, {retrieval}'

@@ -30,15 +30,11 @@ def fields(
   )
   prompts = config.reading.prompts
   writer = reading_rows.ReadingWriter(layout, data.tokenizer, prompts)
-  examples = {
-    split: reading_rows.together(
-      itertools.chain.from_iterable(map(dpr_json.read_results, paths)), prompts
-    )
-    for split, paths in (
-      ('train', config.reading.train),
-      ('valid', config.reading.valid),
-    )
-  }
+  examples = {}
+  for split in ('train', 'valid'):
+    results = map(dpr_json.read_results, getattr(config.reading, split))
+    results = itertools.chain.from_iterable(results)
+    examples[split] = reading_rows.together(results, prompts)
   logging.info('Rows: %s.', {name: len(x) for name, x in examples.items()})
 
   def dataset(split: str):

@@ -142,15 +142,10 @@ def markdown(head: Sequence[str], judged: Sequence[Judged]) -> str:
     verdicts = [x.verdict for x in rows]
     counts = [f'{verdicts.count(x)} {x}' for x in VERDICTS if x in verdicts]
     lines += ['', f'## {name}', '', f'{", ".join(counts)}.', '']
-    cells = [
-      (
-        x.claim.claim,
-        x.verdict,
-        '; '.join(y.figures() for y in x.differences),
-        x.claim.planned,
-      )
-      for x in rows
-    ]
+    cells = []
+    for x in rows:
+      figures = '; '.join(y.figures() for y in x.differences)
+      cells.append((x.claim.claim, x.verdict, figures, x.claim.planned))
     heads = ('claim', 'verdict', 'difference', 'planned')
     lines += paper_table.markdown(heads, cells, '|---|---|---|---|')
   return '\n'.join(lines) + '\n'
@@ -169,14 +164,11 @@ def main(argv: list[str]) -> None:
   del argv
   docs = pathlib.Path(flags.FLAGS.output)
   page, judged = load(docs)
-  rows = [
-    (
-      x.claim.claim,
-      '\n'.join(f'{y.what} {y.figures()}' for y in x.differences),
-      f'{x.verdict}, p = {x.p:.2g}' if x.p < 1 else x.verdict,
-    )
-    for x in judged
-  ]
+  rows = []
+  for x in judged:
+    figures = '\n'.join(f'{y.what} {y.figures()}' for y in x.differences)
+    verdict = f'{x.verdict}, p = {x.p:.2g}' if x.p < 1 else x.verdict
+    rows.append((x.claim.claim, figures, verdict))
   reports.print_table(['claim', 'ours', 'verdict'], rows, wrap=True)
   output_files.write(docs / FILE, page.encode())
   progress.console().print(f'The page is {docs / FILE}.')
