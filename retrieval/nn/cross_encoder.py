@@ -92,8 +92,6 @@ class CrossReranker:
       max_length: of a row in tokens; the longer text of a pair is cut first.
     """
     self._tokenizer = tokenizer
-    self._tokenizer.no_padding()
-    self._tokenizer.no_truncation()
     sizes = {k: str(v) for k, v in dataclasses.asdict(config).items()}
     self.fingerprint = manifests.fingerprint(
       [sizes, max_length, tokenizer.to_str(), weights.hash_params(params)]

@@ -124,9 +124,8 @@ class Embedder:
       config, params, tokenizer, max_length, self.sentence
     )
     self.dimension = self.sentence.dimension(config.d_model, params)
-    self._tokenizer = rust_tokenizers.without_specials(
-      tokenizers.Tokenizer.from_str(tokenizer.to_str())
-    )
+    self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    self._tokenizer.encode_special_tokens = True
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
 

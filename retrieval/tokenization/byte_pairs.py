@@ -301,10 +301,8 @@ def _make(
   path: str | os.PathLike,
 ) -> Any:
   """Make the library's tokenizer; it reads special tokens as text."""
-  dropped = ('post_processor', 'truncation', 'padding')
-  parts = {k: v for k, v in spec.items() if k not in dropped}
-  parts['model'] = {**spec['model'], 'vocab': vocabulary, 'unk_token': None}
+  model = {**spec['model'], 'vocab': vocabulary, 'unk_token': None}
   # A token that took the blanks around it would lose them.
   added = [{**x, 'lstrip': False, 'rstrip': False} for x in plain]
-  parts |= {'version': '1.0', 'added_tokens': added}
-  return rust_tokenizers.make(parts, path)
+  parts = {'version': '1.0', 'post_processor': None, 'added_tokens': added}
+  return rust_tokenizers.make({**spec, **parts, 'model': model}, path)

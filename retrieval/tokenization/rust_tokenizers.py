@@ -49,19 +49,16 @@ def read_spec(path: pathlib.Path) -> dict[str, Any]:
 
 
 def make(spec: Mapping[str, Any], path: str | os.PathLike) -> Any:
-  """Return a `tokenizers.Tokenizer` without dropout, which is for its training.
+  """Return a `tokenizers.Tokenizer` that reads special tokens in a text as text.
 
-  Errors name `path`.
+  It neither pads nor cuts, and lacks dropout, which is for its training. Errors name
+  `path`.
   """
   import tokenizers
 
   with refusing(path):
     model = {k: x for k, x in spec['model'].items() if k != 'dropout'}
-    text = json.dumps({**spec, 'model': model})
-    return without_specials(tokenizers.Tokenizer.from_str(text))
-
-
-def without_specials(tokenizer: Any) -> Any:
-  """Make a `tokenizers.Tokenizer` read special tokens in a text as text."""
+    parts = {**spec, 'model': model, 'truncation': None, 'padding': None}
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(parts))
   tokenizer.encode_special_tokens = True
   return tokenizer

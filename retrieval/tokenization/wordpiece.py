@@ -36,8 +36,6 @@ class WordPieceTokenizer(base.Tokenizer):
     """
     path = base.find(path, FILES)
     self._tokenizer, self._path = _load(path), str(path)
-    self._tokenizer.no_padding()
-    self._tokenizer.no_truncation()
     ids = {token: self._tokenizer.token_to_id(token) for token in _SPECIALS}
     missing = [token for token, i in ids.items() if i is None]
     if missing:
@@ -52,7 +50,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def __setstate__(self, state):
     """The library does not pickle that specials are text."""
     self.__dict__ |= state
-    rust_tokenizers.without_specials(self._tokenizer)
+    self._tokenizer.encode_special_tokens = True
 
   def id_of(self, token: str) -> int:
     """Return the id of a wordpiece; ValueError for an unknown one."""
