@@ -16,7 +16,6 @@ import xxhash
 VARIABLE = 'RETRIEVAL_VERIFY'
 MODES = ('once', 'off')
 _PREFIX = 'xxh3:'
-_READ_BYTES = 1 << 20
 
 # (path, checksum) of what this process has compared -> size, inode, times
 _compared: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -24,20 +23,16 @@ _compared: dict[tuple[str, str], tuple[int, ...]] = {}
 
 def of_file(path: str | os.PathLike) -> str:
   """Return 'xxh3:<hex>' of a file's bytes; memory does not grow with them."""
-  digest, buffer = xxhash.xxh3_128(), memoryview(bytearray(_READ_BYTES))
   with open(path, 'rb', buffering=0) as f:
-    while read := f.readinto(buffer):
-      digest.update(buffer[:read])
-  return _PREFIX + digest.hexdigest()
+    return _PREFIX + hashlib.file_digest(f, xxhash.xxh3_128).hexdigest()
 
 
 def hash_files(paths: Sequence[str | os.PathLike]) -> str:
   """Hash the bytes of files, in this order."""
   digest = hashlib.sha256()
   for path in paths:
-    with open(path, 'rb') as f:
-      while block := f.read(_READ_BYTES):
-        digest.update(block)
+    with open(path, 'rb', buffering=0) as f:
+      hashlib.file_digest(f, lambda: digest)
   return digest.hexdigest()[:32]
 
 

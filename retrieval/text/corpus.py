@@ -28,7 +28,7 @@ from retrieval.text import corpus_files
 Document = base.Document
 
 Kind = Literal['auto', *corpus_files.KINDS]
-_BLOCK_BYTES = 1 << 20
+_ENDS_BYTES = 1 << 20
 # Settings that matter to records and tables only.
 _OF_RECORDS = ('split', 'id_field', 'title_field', 'text_field')
 
@@ -254,12 +254,10 @@ class _SeenIds:
     self._db = sqlite3.connect(
       '', isolation_level=None, check_same_thread=False
     )
-    for command in (
-      'pragma cache_size = -8192',
-      'create table seen (id blob primary key, place text) without rowid',
-      'begin',
-    ):
-      self._db.execute(command)
+    self._db.executescript(
+      'pragma cache_size = -8192; begin;'
+      'create table seen (id blob primary key, place text) without rowid;'
+    )
     self.close = self._db.close
 
   def check(self, document_id: str, where: str) -> None:
@@ -280,9 +278,7 @@ def _hash_file(path: pathlib.Path, whole: bool) -> str:
   size = path.stat().st_size
   digest = hashlib.sha256(str(size).encode())
   with open(path, 'rb') as f:
-    digest.update(f.read(_BLOCK_BYTES))
-    if not whole and size > _BLOCK_BYTES:
-      f.seek(max(_BLOCK_BYTES, size - _BLOCK_BYTES))
-    while block := f.read(_BLOCK_BYTES):
-      digest.update(block)
-  return digest.hexdigest()
+    if not whole:
+      digest.update(f.read(_ENDS_BYTES))
+      f.seek(max(f.tell(), size - _ENDS_BYTES))
+    return hashlib.file_digest(f, lambda: digest).hexdigest()
