@@ -63,7 +63,7 @@ class Answer:
   @property
   def document(self) -> str:
     """Id of the document."""
-    number = int(self.blocks.documents(np.asarray([self.block]))[0])
+    number = int(self.blocks.documents(np.asarray(self.block)))
     return self.blocks.tokens.document_id(number)
 
   @property
@@ -80,10 +80,27 @@ class Answer:
 
     A span that begins or ends inside of a word is shown with the whole word.
     """
-    text, span = characters(
-      self.blocks, self.block, self.start, self.width, self.reader_start
-    )
+    text, span = self.characters()
     return text, whole_words(text, span)
+
+  def characters(self) -> tuple[str, tuple[int, int]]:
+    """Return the text, and the characters of the answer's tokens alone.
+
+    Marks of the last character belong to the answer.
+    """
+    blocks, block = self.blocks, self.block
+    [document] = blocks.documents(np.asarray([block])).tolist()
+    [text] = blocks.texts([block])
+    at = blocks.token_spans[block][0] + self.start - self.reader_start
+    offsets = blocks.tokens.token_bytes(document)[at : at + self.width]
+    offsets = offsets - blocks.byte_spans[block][0]
+    begin, end = (
+      len(text.encode()[:x].decode()) for x in (offsets[0, 0], offsets[-1, 1])
+    )
+    # Marks that the tokenizer drops are of no token.
+    while end < len(text) and unicodedata.combining(text[end]):
+      end += 1
+    return text, (begin, end)
 
   def repeats(self, other: 'Answer') -> bool:
     """Whether both overlap in a block, or are equal as scores compare answers."""
@@ -301,29 +318,3 @@ def whole_words(text: str, span: tuple[int, int]) -> tuple[int, int]:
   while inside(end):
     end += 1
   return begin, end
-
-
-def characters(
-  blocks: blocks_lib.BlockStore,
-  block_id: int,
-  start: int,
-  width: int,
-  reader_start: int,
-) -> tuple[str, tuple[int, int]]:
-  """Return a block's text, and the first and past-last character of an answer.
-
-  Marks of the last character belong to the answer. `start` and `reader_start`
-  (of the block) are tokens of the reader's row.
-  """
-  ids = np.asarray([block_id])
-  at = blocks.token_spans[ids][0, 0] + start - reader_start
-  document, [text] = int(blocks.documents(ids)[0]), blocks.texts(ids)
-  offsets = blocks.tokens.token_bytes(document)[at : at + width]
-  offsets = offsets - blocks.byte_spans[ids][0, 0]
-  begin, end = (
-    len(text.encode()[:x].decode()) for x in (offsets[0, 0], offsets[-1, 1])
-  )
-  # Marks that the tokenizer drops are of no token.
-  while end < len(text) and unicodedata.combining(text[end]):
-    end += 1
-  return text, (begin, end)

@@ -72,9 +72,9 @@ def test_every_span_is_what_its_letters_are(made):
     ]
     for first in range(len(pieces)):
       for last in range(first, min(first + 4, len(pieces))):
-        found = answers.characters(
-          made.blocks, i, start + first, last - first + 1, start
-        )
+        span = start + first, last - first + 1, start
+        answer = answers.Answer(made.blocks, i, 0, *span, 1.0, 0.25, False)
+        found = answer.characters()
         assert found == (text, _aligned(text, pieces, first, last))
         checked.add(text[slice(*found[1])])
   assert {
@@ -126,7 +126,7 @@ def test_spans_inside_of_words_are_shown_whole_and_once(made):
     answers.Answer(made.blocks, 0, 0, *span, start, 1.0, 0.25, False)
     for span in places
   ]
-  raw, _, _ = (answers.characters(made.blocks, 0, *x, start) for x in places)
+  raw = made_of[0].characters()
   text, (low, high) = made_of[0].highlight
   assert high - low > raw[1][1] - raw[1][0]
   assert made_of[0].text == made_of[1].text
