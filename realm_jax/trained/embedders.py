@@ -67,9 +67,8 @@ class BlockEmbedder:
     params: Any,
     *,
     batch_tokens: int = 0,
-    devices: Sequence[jax.Device] | None = None,
   ):
-    """Place parameters; 0 tokens go by device, None is all local devices."""
+    """Place parameters on all local devices; 0 tokens go by device."""
     self._config, self._layout, self._blocks = config, layout, blocks
     self._batch_tokens = batch_tokens
     self._encoder = batch_encoder.BatchEncoder(
@@ -78,7 +77,6 @@ class BlockEmbedder:
       dimension=config.vector_size,
       max_length=layout.block_length,
       batch_tokens=batch_tokens,
-      devices=devices,
     )
 
   def __reduce__(self):

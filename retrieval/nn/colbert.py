@@ -14,7 +14,6 @@ import functools
 import os
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
@@ -72,15 +71,12 @@ class ColbertEncoder:
     encoder: bert.BertConfig,
     params: Mapping[str, Any],
     tokenizer: colbert_rows.Tokenizer,
-    *,
-    devices: Sequence[jax.Device] | None = None,
   ):
-    """Place the parameters on the devices.
+    """Place the parameters on all local devices.
 
     Args:
       encoder: sizes of `bert_family.module`.
       params: bert, and the layers above it, as of `sentence_layers.read`.
-      devices: None is all local ones.
     """
     longest = max(config.query_length, config.passage_length)
     if longest > encoder.max_length:
@@ -95,7 +91,6 @@ class ColbertEncoder:
       params,
       dimension=config.vector_size,
       max_length=longest,
-      devices=devices,
     )
     self.fingerprint = _fingerprint(config, encoder, params, tokenizer)
 

@@ -119,11 +119,6 @@ class ShardedArray:
     """Number of files."""
     return len(self._files)
 
-  @property
-  def ndim(self) -> int:
-    """Number of dimensions."""
-    return len(self.shape)
-
   def shard(self, index: int) -> np.ndarray:
     """Memory-maps the rows of one shard."""
     return self._map(index)

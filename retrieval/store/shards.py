@@ -191,10 +191,6 @@ class StoreWriter:
     """List the shards of [0, num_shards) that are not yet written."""
     return [i for i in range(num_shards) if not self.has(i)]
 
-  def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write one shard."""
-    write_shard(self.folder, index, arrays)
-
   def publish(
     self,
     num_shards: int,

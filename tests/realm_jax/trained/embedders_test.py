@@ -3,6 +3,7 @@
 """Blocks to vectors and queries to blocks, against the model row by row."""
 
 import pickle
+from unittest import mock
 
 import cloudpickle
 import jax
@@ -58,14 +59,10 @@ def embedder(data):
 
 
 def _embedder(data, devices, params=None):
-  return embedders.BlockEmbedder(
-    data.config,
-    data.layout,
-    data.blocks,
-    data.params[0] if params is None else params,
-    batch_tokens=128,
-    devices=devices,
-  )
+  params = data.params[0] if params is None else params
+  made_of = data.config, data.layout, data.blocks, params
+  with mock.patch.object(jax, 'local_devices', lambda: devices):
+    return embedders.BlockEmbedder(*made_of, batch_tokens=128)
 
 
 def test_blocks_are_embedded_as_the_model_embeds_padded_rows(
@@ -97,7 +94,7 @@ def test_one_device_equals_eight(data, embedder):
 
 
 def test_other_processes_embed_the_blocks_of_a_version(data, tmp_path):
-  embedder = _embedder(data, None)  # on all devices, as they do
+  embedder = _embedder(data, jax.devices())  # on all devices, as they do
   arguments = (1, data.params[0], data.blocks, embedder)
   folders = [index_versions.VersionFolder(tmp_path / x) for x in ('a', 'b')]
   assert data.blocks.store.num_shards > 1

@@ -25,7 +25,7 @@ def data(tmp_path_factory):
     writer = shards.StoreWriter(root / f'vectors-{split}', 'vectors', fields)
     for i, n in enumerate(rows):
       block = rng.integers(-3, 4, (n, D)).astype(np.float32)
-      writer.write(i, {'vectors': block})
+      shards.write_shard(writer.folder, i, {'vectors': block})
     vectors[split] = writer.publish(len(rows))
   return types.SimpleNamespace(root=root, chunks=chunks, vectors=vectors)
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Late interaction: rows, scores against a slow MaxSim, a published model's."""
 
-import jax
 import numpy as np
 import pytest
 import tokenizers
@@ -34,7 +33,7 @@ def encoder(tmp_path_factory):
   words = ' '.join(words.read_text().split())
   tiny_colbert.write(folder, words, d=8, length=16, **said)
   model = colbert_folder.read(folder)
-  return colbert.ColbertEncoder(*model, devices=jax.devices()[:1])
+  return colbert.ColbertEncoder(*model)
 
 
 def test_rows_without_a_closing_token_are_cut(tmp_path):

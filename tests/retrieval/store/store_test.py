@@ -32,7 +32,7 @@ ROWS = (4, 0, 7, 1)
 def _write(path, numbers=(0, 1, 2, 3)):
   writer = shards.StoreWriter(path, 'test', FIELDS)
   for i in numbers:
-    writer.write(i, _shard(i, ROWS[i]))
+    shards.write_shard(writer.folder, i, _shard(i, ROWS[i]))
   return writer
 
 
@@ -249,7 +249,9 @@ def test_joined_stores_have_the_wider_type(tmp_path):
   for name, dtype in (('a', np.uint16), ('b', np.uint32)):
     writer = shards.StoreWriter(tmp_path / name, 'test', FIELDS)
     for i in range(2):
-      writer.write(i, {'x': np.array([[np.iinfo(dtype).max, i]], dtype)})
+      shards.write_shard(
+        writer.folder, i, {'x': np.array([[np.iinfo(dtype).max, i]], dtype)}
+      )
     parts.append(writer.publish(2))
   whole = array_store.JoinedStore(parts)
   values = [x.array('x')[:] for x in parts]

@@ -74,7 +74,7 @@ def write_vectors(path: pathlib.Path, rows: np.ndarray, num_shards: int = 3):
   fields = {'sum': float(rows.sum(dtype=np.float64))}
   writer = shards.StoreWriter(path, 'vectors', fields)
   for i, part in enumerate(np.array_split(rows, num_shards)):
-    writer.write(i, {'vectors': part})
+    shards.write_shard(writer.folder, i, {'vectors': part})
   return writer.publish(num_shards)
 
 

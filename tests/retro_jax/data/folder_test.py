@@ -31,7 +31,8 @@ def data(tmp_path_factory):
     fields = {'passages': chunks.fingerprint}
     path = root / f'vectors-{split}'
     writer = shards.StoreWriter(path, vectors_lib.KIND, fields)
-    writer.write(0, {'vectors': np.eye(chunks.num_chunks, 4, dtype='float32')})
+    vectors = np.eye(chunks.num_chunks, 4, dtype='float32')
+    shards.write_shard(writer.folder, 0, {'vectors': vectors})
     writer.publish(1)
   config = index_lib.IndexConfig(searcher='exact')
   vectors = data.datastore.vectors('valid')

@@ -57,7 +57,8 @@ def write_neighbors(root, split, queries, datastore, rng):
     root / f'neighbors-{split}', neighbor_store.KIND, fields
   )
   scores = np.where(missing, -np.inf, -ids).astype(np.float32)
-  writer.write(0, {'ids': ids.astype(np.int64), 'scores': scores})
+  arrays = {'ids': ids.astype(np.int64), 'scores': scores}
+  shards.write_shard(writer.folder, 0, arrays)
   writer.publish(1, {'unit': 'squared L2 distance'})
 
 
