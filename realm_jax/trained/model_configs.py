@@ -127,7 +127,12 @@ def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:
   fields = vars(section).copy()
   path = fields.pop('checkpoint')
   fields['attention_dropout_rate'] = section.dropout_rate
-  changes = {name: v for name, v in fields.items() if not _is_unset(v)}
+  # A rate of 0.0 is a choice.
+  changes = {
+    name: x
+    for name, x in fields.items()
+    if (x >= 0 if isinstance(x, float) else x)
+  }
   if not path:
     return bert.BertConfig(vocab_size=vocab_size, **changes)
   folder = data_folder.checkpoint_path(path)
@@ -138,11 +143,6 @@ def bert_config(section: BertSection, vocab_size: int) -> bert.BertConfig:
       f'tokenized with {vocab_size:,} wordpieces.'
     )
   return config
-
-
-def _is_unset(value: int | float | str) -> bool:
-  """Whether a field is left to the checkpoint; a rate of 0.0 is a choice."""
-  return value < 0 if isinstance(value, float) else not value
 
 
 def realm_config(config: RunConfig, vocab_size: int) -> config_lib.RealmConfig:

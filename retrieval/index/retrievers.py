@@ -8,7 +8,6 @@ import dataclasses
 from retrieval.index import text_index
 from retrieval.search import fuse, names, rerank, retriever as retriever_lib
 from retrieval.store import shards
-from retrieval.text import passages as passages_lib
 
 _ORDERED = 100  # candidates of oracle
 
@@ -23,11 +22,6 @@ class Retrievers:
   seed: tuple[int, ...] = ()  # of 'random'
   progress: shards.Progress | None = None  # of indices that are missing
 
-  @property
-  def passages(self) -> passages_lib.Passages:
-    """The passages to search."""
-    return self.indices.passages
-
   def make(self, name: str) -> retriever_lib.Retriever:
     """Return the retriever of one of `names.NAMES`.
 
@@ -35,13 +29,14 @@ class Retrievers:
       FileNotFoundError: when an index of vectors has not been made.
       ValueError: for an unknown name, or parts that do not belong together.
     """
+    passages = self.indices.passages
     match name:
       case 'dense':
         return self.dense()
       case 'bm25' | 'tfidf':
         index = self.indices.words(name, progress=self.progress)
         fingerprint = f'{name} {index.fingerprint}'
-        return retriever_lib.IndexRetriever(self.passages, index, fingerprint)
+        return retriever_lib.IndexRetriever(passages, index, fingerprint)
       case 'hybrid':  # by ranks
         return fuse.Fused(self.make('dense'), self.make('bm25'))
       case 'weighted':
@@ -51,11 +46,11 @@ class Retrievers:
       case 'colbert':
         index = self.indices.tokens(progress=self.progress)
         return retriever_lib.IndexRetriever(
-          self.passages, index, index.fingerprint, index.unpruned
+          passages, index, index.fingerprint, index.unpruned
         )
       case 'random':
-        return retriever_lib.Random(self.passages, *self.seed)
+        return retriever_lib.Random(passages, *self.seed)
       case 'oracle':
-        ordered = rerank.Oracle(self.passages)
+        ordered = rerank.Oracle(passages)
         return rerank.Reranked(self.make('hybrid'), ordered, _ORDERED)
     raise ValueError(f'retriever {name!r}: expected one of {names.NAMES}.')

@@ -125,19 +125,6 @@ def _forward(sizes, arrays, segments):
   return _on_devices(call, (arrays, segments), _places(None))
 
 
-def _backward(sizes, arrays, *rest):
-  """Return the cotangents of `arrays`."""
-  axes = _axes()[1]
-
-  def call(arrays, *rest):
-    d = _kernels().backward(sizes, arrays, *rest)
-    if d.relative_keys is not None and axes:
-      d = d._replace(relative_keys=jax.lax.psum(d.relative_keys, axes))
-    return jax.tree.map(lambda x, of: x.astype(of.dtype), d, arrays)
-
-  return _on_devices(call, (arrays, *rest), _places(arrays))
-
-
 def _attend_forward(sizes, arrays, segments):
   out, sums = (
     ad_checkpoint.checkpoint_name(x, KEPT)
@@ -147,7 +134,17 @@ def _attend_forward(sizes, arrays, segments):
 
 
 def _attend_backward(sizes, residuals, g):
-  return _backward(sizes, *residuals, g), None
+  """Return the cotangents of the arrays."""
+  axes = _axes()[1]
+
+  def call(arrays, *rest):
+    d = _kernels().backward(sizes, arrays, *rest)
+    if d.relative_keys is not None and axes:
+      d = d._replace(relative_keys=jax.lax.psum(d.relative_keys, axes))
+    return jax.tree.map(lambda x, of: x.astype(of.dtype), d, arrays)
+
+  written = _places(residuals[0])
+  return _on_devices(call, (*residuals, g), written), None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)

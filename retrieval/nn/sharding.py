@@ -108,7 +108,8 @@ def _spec(path: Any, box: Any, mesh: jax.sharding.Mesh, rules: Any) -> P:
     return P()
   axes = list(spmd.logical_to_mesh_axes(box.names, rules))
   for dim, (size, axis) in enumerate(zip(box.value.shape, axes, strict=True)):
-    ways = math.prod(mesh.shape[a] for a in _as_tuple(axis))
+    named = (axis,) if isinstance(axis, str) else axis or ()
+    ways = math.prod(mesh.shape[x] for x in named)
     if size % ways:
       logging.warning(
         'Parameter %s: dimension %d (%s) of size %d does not divide over the '
@@ -122,10 +123,6 @@ def _spec(path: Any, box: Any, mesh: jax.sharding.Mesh, rules: Any) -> P:
       )
       axes[dim] = None
   return P(*axes)
-
-
-def _as_tuple(axis: str | tuple[str, ...] | None) -> tuple[str, ...]:
-  return () if axis is None else (axis,) if isinstance(axis, str) else axis
 
 
 def _is_box(x: Any) -> bool:

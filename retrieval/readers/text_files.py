@@ -8,7 +8,7 @@ once is bounded, however large its lines are.
 """
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import gzip
 import io
@@ -57,20 +57,16 @@ class _Xz(io.RawIOBase):
         return len(part)
 
 
-def _open_bz2(raw: BinaryIO) -> BinaryIO:
-  return io.BufferedReader(pa.CompressedInputStream(raw, 'bz2'))
-
-
-def _open_zst(raw: BinaryIO) -> BinaryIO:
-  return io.BufferedReader(pa.CompressedInputStream(raw, 'zstd'))
+def _opener(codec: str) -> Callable[[BinaryIO], BinaryIO]:
+  return lambda raw: io.BufferedReader(pa.CompressedInputStream(raw, codec))
 
 
 _OPENERS = {
   rb'\x1f\x8b': gzip.open,
-  rb'BZh[1-9](?:1AY|\x17rE)': _open_bz2,
+  rb'BZh[1-9](?:1AY|\x17rE)': _opener('bz2'),
   rb'\xfd7zXZ\0': lambda raw: io.BufferedReader(_Xz(raw)),
-  rb'\x28\xb5\x2f\xfd': _open_zst,
-  rb'[\x50-\x5f]\x2a\x4d\x18': _open_zst,  # a frame to skip
+  rb'\x28\xb5\x2f\xfd': _opener('zstd'),
+  rb'[\x50-\x5f]\x2a\x4d\x18': _opener('zstd'),  # a frame to skip
 }
 _FOREIGN = ('.zip', '.7z', '.lz4', '.tar', '.tgz')
 TABLES = ('.parquet', '.arrow')

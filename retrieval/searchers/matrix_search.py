@@ -28,6 +28,7 @@ _HELD = 1 << 22  # candidates of one batch that are held, if k allows
 _PAIRS = 256  # of query and row scored in float64 at a time
 _UNIT_ROUNDOFF = 2.0**-24
 _ONE_SEARCH = threading.Lock()  # a search takes all cores
+_blas = functools.cache(threadpoolctl.ThreadpoolController)
 
 
 def rounding(dimension: int, metric: str, query_norms, largest) -> np.ndarray:
@@ -193,8 +194,7 @@ class _Batch:
 
   def _select(self) -> tuple[np.ndarray, ...]:
     """Return owners, ids, float32 and float64 scores of the best k, best first."""
-    held = map(np.concatenate, zip(*self._held, strict=True))
-    owners, ids, values = held
+    owners, ids, values = map(np.concatenate, zip(*self._held, strict=True))
     (real,) = np.nonzero(values >= self._least()[owners])
     owners, ids, values = owners[real], ids[real], values[real]
     scores = score_pairs(
@@ -211,11 +211,6 @@ class _Batch:
     _, ids, _, scores = self._select()
     shape = len(self._queries), self._k
     return ids.reshape(shape), scores.reshape(shape)
-
-
-@functools.cache
-def _blas() -> threadpoolctl.ThreadpoolController:
-  return threadpoolctl.ThreadpoolController()
 
 
 def _num_cores() -> int:
