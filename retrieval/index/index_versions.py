@@ -152,12 +152,10 @@ class VersionFolder:
     folders = self.root.glob('*/')
     return sorted(x.name for x in folders if _NAME.match(x.name))
 
-  def latest(self, at_most: int | None = None) -> str:
+  def latest(self, at_most: int | float = np.inf) -> str:
     """Return the version of the newest parameters, of a step at most, or ''."""
-    names = [''] + self.names()
-    if at_most is not None:
-      names = [name for name in names if not name or step_of(name) <= at_most]
-    return names[-1]
+    names = (name for name in self.names() if step_of(name) <= at_most)
+    return max(names, default='')
 
   def build(
     self,

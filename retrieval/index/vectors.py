@@ -43,17 +43,15 @@ class KnownVectors:
     """
     vectors.check_made_of(**made_of)
     self._vectors = vectors.array('vectors')
-    ids, none = range(len(passages)), np.zeros(0, np.uint64)
+    ids = range(len(passages))
     parts = (np.asarray(ids[i : i + _AT_ONCE]) for i in ids[::_AT_ONCE])
-    hashes = np.concatenate([none, *map(passages.hashes, parts)])
+    hashes = np.concatenate([*map(passages.hashes, parts)])
     self._rows = np.argsort(hashes, kind='stable')
     self._hashes = hashes[self._rows]
     self.num_reused = self.num_embedded = 0
 
   def find(self, hashes: np.ndarray) -> np.ndarray:
     """Return the earlier passage of each hash [n] uint64, or -1 for a new text."""
-    if not len(self._hashes):
-      return np.full(len(hashes), -1)
     places = np.searchsorted(self._hashes, hashes)
     places = np.minimum(places, len(self._hashes) - 1)
     return np.where(self._hashes[places] == hashes, self._rows[places], -1)

@@ -83,11 +83,11 @@ def span_of(ends: sharded_array.ShardedArray, row: int) -> tuple[int, slice]:
 
 
 def _encode_shard(
-  documents: Sequence[corpus_lib.Document],
   tokenizer: tokenization.Tokenizer | executors.Lazy,
   with_title: bool,
   with_text: bool,
-  metadata: Sequence[str] = (),
+  metadata: Sequence[str],
+  documents: Sequence[corpus_lib.Document],
 ) -> dict[str, np.ndarray]:
   """Tokenize documents into the arrays of one shard."""
   texts = [document_text(document, with_title) for document in documents]
@@ -182,12 +182,9 @@ def build_token_store(
       if progress:
         progress(done, 0)
 
+  lazy = executors.Lazy(tokenization.load_tokenizer, tokenizer_path)
   encode = functools.partial(
-    _encode_shard,
-    tokenizer=executors.Lazy(tokenization.load_tokenizer, tokenizer_path),
-    with_title=with_title,
-    with_text=with_text,
-    metadata=metadata,
+    _encode_shard, lazy, with_title, with_text, metadata
   )
   for _ in shards.write_all(writer, executor, encode, calls()):
     pass  # `calls` tells the progress
