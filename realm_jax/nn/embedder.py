@@ -4,13 +4,11 @@
 
 from flax import linen as nn
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from realm_jax.nn import config as config_lib
 from retrieval.nn import bert, dropout, partitioning
 
-Ids = Int[Array, 'b l']
-Mask = Bool[Array, 'b l']
 Vectors = Float[Array, 'b e']
 
 
@@ -58,9 +56,9 @@ class Embedder(nn.Module):
 
   def __call__(
     self,
-    ids: Ids,
-    mask: Mask,
-    type_ids: Ids | None = None,
+    ids: bert.Ids,
+    mask: bert.Mask,
+    type_ids: bert.Ids | None = None,
     *,
     train: bool = False,
   ) -> Vectors:

@@ -21,6 +21,8 @@ from jaxtyping import Array, Bool, Float
 from realm_jax.nn import batches, open_qa
 from retrieval.nn import means, objectives
 
+Valid = Bool[Array, 'B R']  # blocks that exist
+Scores = Float[Array, 'B R W L']  # of spans
 # Spans of a block score more.
 _ABSENT = open_qa.OUTSIDE / 2
 
@@ -59,9 +61,7 @@ def marginal_loss(
 
 
 def full_loss(
-  batch: Mapping[str, jax.Array],
-  scores: Float[Array, 'B R W L'],
-  null_answer: bool = False,
+  batch: Mapping[str, jax.Array], scores: Scores, null_answer: bool = False
 ) -> Float[Array, ' B']:
   """Negative log-likelihood in nats of a gold span, by joint `scores`.
 
@@ -81,14 +81,14 @@ def full_loss(
   return marginal_loss(scores, candidates, right)
 
 
-def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:
+def read_blocks(batch: Mapping[str, jax.Array]) -> Valid:
   """Blocks of the reader's beam that exist."""
   valid = batch['reader_valid']
   return valid & batch['beam_valid'][:, : valid.shape[1]]
 
 
 def span_candidates(
-  valid: Bool[Array, 'B R'], width: int, length: int
+  valid: Valid, width: int, length: int
 ) -> Bool[Array, 'B R W L']:
   """Spans inside of a row of a valid block."""
   inside = jnp.arange(width)[:, None] + jnp.arange(length) < length
@@ -96,10 +96,8 @@ def span_candidates(
 
 
 def add_retriever(
-  valid: Bool[Array, 'B R'],
-  retriever: Float[Array, 'B C'],
-  spans: Float[Array, 'B R W L'],
-) -> Float[Array, 'B R W L']:
+  valid: Valid, retriever: Float[Array, 'B C'], spans: Scores
+) -> Scores:
   """Joint scores [B, R, W, L] float32 of blocks and spans.
 
   -1e30 where there is no block, or the span leaves the row; about -1e4 for
@@ -110,7 +108,7 @@ def add_retriever(
   return jnp.where(there, joint, objectives.NEVER)
 
 
-def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
+def best_spans(scores: Scores, n: int = 1) -> Spans:
   """The n best spans of all blocks of a question together, by `add_retriever`.
 
   Among spans of equal score the better retrieved, then the narrower, then the

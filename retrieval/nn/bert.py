@@ -36,6 +36,9 @@ Activation = Literal['gelu', 'gelu_tanh', 'relu']  # keys of ACTIVATIONS
 Width = Annotated[int, settings.Range(1, 2**16)]
 Layers = Annotated[int, settings.Range(0, 1024)]
 Length = Annotated[int, settings.Range(1, 2**17)]  # positions with embeddings
+Ids = Int[Array, 'b l']
+Mask = Bool[Array, 'b l']
+Hidden = Float[Array, 'b l d']
 Epsilon = Annotated[float, settings.Range(0, 1, above=True)]
 
 
@@ -159,9 +162,7 @@ class Embeddings(nn.Module):
     self.norm = LayerNorm(config, name='norm')
     self.dropout = dropout.Dropout(config.dropout_rate)
 
-  def __call__(
-    self, ids: Int[Array, 'b l'], type_ids: Int[Array, 'b l'], train: bool
-  ) -> Float[Array, 'b l d']:
+  def __call__(self, ids: Ids, type_ids: Ids, train: bool) -> Hidden:
     """Embed word pieces at positions 0 to l - 1."""
     x = self.word(ids) + self.position(jnp.arange(ids.shape[1]))
     x = self.norm(x + self.token_type(type_ids))
@@ -177,8 +178,8 @@ class Attention(nn.Module):
   def __call__(
     self,
     x: Float[Array, 'b q d'],
-    context: Float[Array, 'b l d'],
-    mask: Bool[Array, 'b l'],
+    context: Hidden,
+    mask: Mask,
     train: bool,
     bias: Float[Array, 'h q l'] | None = None,
   ) -> Float[Array, 'b q d']:
@@ -216,8 +217,8 @@ class Layer(nn.Module):
   @nn.compact
   def __call__(
     self,
-    x: Float[Array, 'b l d'],
-    mask: Bool[Array, 'b l'],
+    x: Hidden,
+    mask: Mask,
     train: bool,
     positions: Int[Array, 'b m'] | None = None,
     bias: Float[Array, 'h l l'] | None = None,
@@ -261,9 +262,9 @@ class Bert(nn.Module):
 
   def __call__(
     self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None = None,
+    ids: Ids,
+    mask: Mask,
+    type_ids: Ids | None = None,
     positions: Int[Array, 'b m'] | None = None,
     *,
     train: bool = False,
@@ -332,8 +333,8 @@ class Bert(nn.Module):
 
 
 def segments(
-  ids: Int[Array, 'b l'], lengths: Int[Array, ' b'], sep_id: int
-) -> tuple[Bool[Array, 'b l'], Int[Array, 'b l']]:
+  ids: Ids, lengths: Int[Array, ' b'], sep_id: int
+) -> tuple[Mask, Ids]:
   """Return mask and types of padded rows: 1 after a row's first [SEP]."""
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   seps = ids == sep_id
@@ -341,9 +342,7 @@ def segments(
   return mask, (mask & (before > 0)).astype(jnp.int32)
 
 
-def mean_pool(
-  hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
-) -> Float[Array, 'b d']:
+def mean_pool(hidden: Hidden, mask: Mask) -> Float[Array, 'b d']:
   """Return the float32 mean of hidden states where `mask` is True, or 0."""
   mask = mask.astype(jnp.float32)
   total = jnp.einsum('bld,bl->bd', hidden.astype(jnp.float32), mask)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from flax import linen as nn
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
 from retrieval import settings
@@ -27,6 +27,7 @@ GLOBAL, LOCAL = 'full_attention', 'sliding_attention'  # as checkpoints say
 
 _QUERIES = 512  # that attend at once, where logits are held
 
+Heads = Float[Array, 'b h l k']
 Theta = Annotated[float, settings.Range(1)]
 
 
@@ -102,12 +103,8 @@ def _rotate(x, cosines, sines):
 
 
 def attend(
-  query: Float[Array, 'b h l k'],
-  key: Float[Array, 'b h l k'],
-  value: Float[Array, 'b h l k'],
-  mask: Bool[Array, 'b l'],
-  window: int | None,
-) -> Float[Array, 'b h l k']:
+  query: Heads, key: Heads, value: Heads, mask: bert.Mask, window: int | None
+) -> Heads:
   """Attend to positions that `mask` allows, at most `window` away; None is all.
 
   Queries are already scaled. Many go block by block, so that memory does not grow with
@@ -153,9 +150,7 @@ class Attention(nn.Module):
   is_local: bool
 
   @nn.compact
-  def __call__(
-    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
-  ) -> Float[Array, 'b l d']:
+  def __call__(self, x: bert.Hidden, mask: bert.Mask) -> bert.Hidden:
     """Attend to the positions that `mask` allows."""
     config, (rows, length, d) = self.config, x.shape
     heads = config.num_heads
@@ -180,9 +175,7 @@ class Layer(nn.Module):
   index: int
 
   @nn.compact
-  def __call__(
-    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
-  ) -> Float[Array, 'b l d']:
+  def __call__(self, x: bert.Hidden, mask: bert.Mask) -> bert.Hidden:
     """Apply the layer."""
     config = self.config
     # The embeddings, which the first layer reads, are already normalized.
@@ -205,9 +198,9 @@ class ModernBert(nn.Module):
   @nn.compact
   def __call__(
     self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None = None,
+    ids: bert.Ids,
+    mask: bert.Mask,
+    type_ids: bert.Ids | None = None,
     positions: Int[Array, 'b m'] | None = None,
     *,
     train: bool = False,

@@ -15,7 +15,7 @@ import pathlib
 from typing import Any
 
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from retrieval.nn import bert, bert_checkpoint, bert_family, sentence_layers
 from retrieval.store import manifests
@@ -82,8 +82,8 @@ class Sentence:
   def apply(
     self,
     params: Mapping[str, Any],
-    hidden: Float[Array, 'b l d'],
-    mask: Bool[Array, 'b l'],
+    hidden: bert.Hidden,
+    mask: bert.Mask,
     skipped: int = 0,
   ) -> Float[Array, 'b e']:
     """Return float32 vectors.

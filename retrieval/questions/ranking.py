@@ -20,13 +20,14 @@ import numpy as np
 from retrieval.questions import bootstrap
 
 MEASURES = ('recall@1', 'recall@5', 'recall@20', 'recall@100', 'MRR', 'nDCG@10')
-Values = dict[str, Float[np.ndarray, ' n']]
+Grades = Int[np.ndarray, 'n c']  # of the ranked blocks
+Ideal = Int[np.ndarray, 'n m']  # grades of all relevant blocks, best first
+Value = Float[np.ndarray, ' n']  # of a measure, a question each
+Values = dict[str, Value]
 _NAME = re.compile(r'([a-zA-Z]+)(?:@([1-9]\d{0,8}))?')
 
 
-def ndcg(
-  grades: Int[np.ndarray, 'n c'], ideal: Int[np.ndarray, 'n m'], k: int
-) -> Float[np.ndarray, ' n']:
+def ndcg(grades: Grades, ideal: Ideal, k: int) -> Value:
   """Return the normalised discounted cumulative gain of the first k blocks.
 
   Jarvelin and Kekalainen 2002 with a block's grade as gain and the discount
@@ -44,9 +45,7 @@ def ndcg(
   return gained / np.where(best > 0, best, 1.0)
 
 
-def average_precision(
-  grades: Int[np.ndarray, 'n c'], ideal: Int[np.ndarray, 'n m'], k: int
-) -> Float[np.ndarray, ' n']:
+def average_precision(grades: Grades, ideal: Ideal, k: int) -> Value:
   """Return the mean of the precisions at the ranks of all relevant blocks.
 
   The precision of a block that is not among the first k is 0; arguments as of `ndcg`.
@@ -97,11 +96,7 @@ def usual(depth: int, names: Sequence[str] = MEASURES) -> list[str]:
   return [x for x in names if cut(x) <= depth or x.startswith('nDCG')]
 
 
-def measure(
-  grades: Int[np.ndarray, 'n c'],
-  ideal: Int[np.ndarray, 'n m'],
-  names: Sequence[str],
-) -> Values:
+def measure(grades: Grades, ideal: Ideal, names: Sequence[str]) -> Values:
   """Return measure -> [n] values; arguments as of `ndcg`.
 
   Raises:
@@ -115,16 +110,13 @@ def measure(
   return values
 
 
-def intervals(
-  values: Mapping[str, Float[np.ndarray, ' n']],
-) -> dict[str, bootstrap.Interval]:
+def intervals(values: Mapping[str, Value]) -> dict[str, bootstrap.Interval]:
   """Return measure -> mean and 95 % interval over questions."""
   return {name: bootstrap.bootstrap(x) for name, x in values.items()}
 
 
 def differences(
-  values: Mapping[str, Float[np.ndarray, ' n']],
-  first: Mapping[str, Float[np.ndarray, ' n']],
+  values: Mapping[str, Value], first: Mapping[str, Value]
 ) -> dict[str, bootstrap.Interval]:
   """Return measure -> mean of `values` less `first` and its paired 95 % interval.
 

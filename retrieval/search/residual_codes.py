@@ -19,6 +19,9 @@ NUM_ITERATIONS = 4  # of k-means, as in the released code
 SEED = 0  # of the first centroids
 _AT_ONCE = 4096  # vectors compared with all centroids together
 _PER_BYTE = 8 // NUM_BITS
+Vectors = Float[np.ndarray, 'n d']
+Centroids = Float[np.ndarray, 'C d']
+Codes = UInt8[np.ndarray, 'n bytes']  # packed buckets
 _SHIFTS = NUM_BITS * np.arange(_PER_BYTE, dtype=np.uint8)
 
 
@@ -26,13 +29,11 @@ _SHIFTS = NUM_BITS * np.arange(_PER_BYTE, dtype=np.uint8)
 class Codec:
   """Centroids and buckets."""
 
-  centroids: Float[np.ndarray, 'C d']  # float32, of length 1
+  centroids: Centroids  # float32, of length 1
   cutoffs: Float[np.ndarray, ' c']  # [2^b - 1] float32 between buckets
   levels: Float[np.ndarray, ' l']  # [2^b] float32 value of each bucket
 
-  def encode(
-    self, vectors: Float[np.ndarray, 'n d']
-  ) -> tuple[Int[np.ndarray, ' n'], UInt8[np.ndarray, 'n bytes']]:
+  def encode(self, vectors: Vectors) -> tuple[Int[np.ndarray, ' n'], Codes]:
     """Return the centroid of each vector, and its residual's packed buckets."""
     nearest = assign(vectors, self.centroids)
     residuals = vectors - self.centroids[nearest]
@@ -42,11 +43,7 @@ class Codec:
     parts = buckets.reshape(len(vectors), -1, _PER_BYTE)
     return nearest, np.bitwise_or.reduce(parts << _SHIFTS, axis=-1)
 
-  def decode(
-    self,
-    nearest: Integer[np.ndarray, ' n'],
-    codes: UInt8[np.ndarray, 'n bytes'],
-  ) -> Float[np.ndarray, 'n d']:
+  def decode(self, nearest: Integer[np.ndarray, ' n'], codes: Codes) -> Vectors:
     """Return vectors of length 1, float32."""
     buckets = np.arange(256)[:, None] >> _SHIFTS & (len(self.levels) - 1)
     vectors = self.levels[buckets][codes].reshape(len(codes), -1)
@@ -54,7 +51,7 @@ class Codec:
     return unit(vectors)
 
 
-def train(vectors: Float[np.ndarray, 'n d'], num_stored: int) -> Codec:
+def train(vectors: Vectors, num_stored: int) -> Codec:
   """Fit a codec to a sample of vectors of length 1.
 
   Args:
@@ -77,9 +74,7 @@ def train(vectors: Float[np.ndarray, 'n d'], num_stored: int) -> Codec:
   return Codec(centroids, edges[1::2], edges[::2])
 
 
-def assign(
-  vectors: Float[np.ndarray, 'n d'], centroids: Float[np.ndarray, 'C d']
-) -> Int[np.ndarray, ' n']:
+def assign(vectors: Vectors, centroids: Centroids) -> Int[np.ndarray, ' n']:
   """Return the centroid of the largest inner product with each vector, int32."""
   nearest = np.empty(len(vectors), np.int32)
   for low in range(0, len(vectors), _AT_ONCE):
@@ -88,7 +83,7 @@ def assign(
   return nearest
 
 
-def unit(vectors: Float[np.ndarray, 'n d']) -> Float[np.ndarray, 'n d']:
+def unit(vectors: Vectors) -> Vectors:
   """Return vectors scaled to length 1; zeros stay zeros."""
   lengths = np.sqrt(np.einsum('nd,nd->n', vectors, vectors))
   return vectors / np.maximum(lengths, 1e-12)[:, None]

@@ -25,6 +25,9 @@ from retrieval.text import (
 )
 
 KIND = 'blocks'
+Ids = Int[np.ndarray, '*batch']
+# tokens, 0 past the end of each row, and their number
+Rows = tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]
 # Titles of Wikipedia's pages that hold lists and pointers, not prose.
 DROPPED_TITLES = (
   'Lists? of',
@@ -175,9 +178,7 @@ class BlockStore(passages.Passages):
     base = int(self._sentence_row.offsets[shard])
     return range(base + rows.start, base + rows.stop)
 
-  def gather(
-    self, ids: Int[np.ndarray, '*batch'], length: int
-  ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
+  def gather(self, ids: Ids, length: int) -> Rows:
     """Read up to `length` tokens of blocks, without their titles.
 
     Returns:
@@ -188,9 +189,7 @@ class BlockStore(passages.Passages):
     spans, documents = self.token_spans[real], self.documents(real)
     return self._gather(ids, spans, documents, length)
 
-  def gather_sentences(
-    self, ids: Int[np.ndarray, '*batch'], length: int
-  ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
+  def gather_sentences(self, ids: Ids, length: int) -> Rows:
     """Read the tokens of sentences, as `gather` reads blocks."""
     real = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(real))
@@ -201,9 +200,7 @@ class BlockStore(passages.Passages):
     spans = spans + starts[..., None]
     return _gather(self.tokens.tokens, ids, shards, spans, length)
 
-  def gather_titles(
-    self, ids: Int[np.ndarray, '*batch'], length: int
-  ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
+  def gather_titles(self, ids: Ids, length: int) -> Rows:
     """Read the tokens of the blocks' titles, as `gather` reads blocks."""
     real = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(real)
