@@ -48,8 +48,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   """
   path = pathlib.Path(path)
   fields = manifests.read_object(path)
-  if fields.get('model_type') != 'realm':
-    kind = fields.get('model_type')
+  if (kind := fields.get('model_type')) != 'realm':
     raise ValueError(f"{path}: model_type {kind!r}; expected 'realm'.")
   fields = {**DEFAULTS, **fields}
   for name, default in DEFAULTS.items():

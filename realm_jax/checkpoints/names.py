@@ -110,13 +110,10 @@ def _head(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
     path = f'{ours}/{path}' if ours else ''
     role = PARAMETER if ours else UNUSED
     yield Tensor(f'{prefix}{name}', tuple(shape), role, path)
+  table = config.vocab_size, config.d_model
   for leaf, same, shape in (
-    (
-      'weight',
-      'realm.embeddings.word_embeddings.weight',
-      (config.vocab_size, config.d_model),
-    ),
-    ('bias', f'{_HEAD}bias', (config.vocab_size,)),
+    ('weight', 'realm.embeddings.word_embeddings.weight', table),
+    ('bias', f'{_HEAD}bias', table[:1]),
   ):
     name = f'{prefix}{_HEAD}decoder.{leaf}'
     tied = (TIED, f'{prefix}{same}') if ours else (UNUSED,)

@@ -108,10 +108,8 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 def _is_packed(path: pathlib.Path, head: bytes) -> bool:
   """Tell gzip from a plain file; the first length of one may look like gzip."""
-  if len(head) == _HEAD.size:
-    length, _ = _HEAD.unpack(head)
-    if head == _head(length):
-      return False
+  if head == _head(int.from_bytes(head[:8], 'little')):
+    return False
   if head.startswith(_GZIP):
     return True
   if path.suffix == '.gz':

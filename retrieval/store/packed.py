@@ -56,8 +56,7 @@ def quantize(params: Mapping[str, Any], bits: int = 8) -> dict[str, np.ndarray]:
       continue
     # A row of a table is one token's; a kernel's inputs are its first axis.
     axis = -1 if name.endswith('embedding') else 0
-    levels, scale = round_to_levels(value, axis)
-    arrays[name], arrays[name + _SCALE] = levels, scale
+    arrays[name], arrays[name + _SCALE] = round_to_levels(value, axis)
   return arrays
 
 

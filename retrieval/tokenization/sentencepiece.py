@@ -20,7 +20,6 @@ from retrieval import arguments
 from retrieval.store import checksums, output_files
 from retrieval.tokenization import base
 
-FILES = ('model',)
 SPACE = '\u2581'
 # A model that normalizes text changes this text.
 _PROBE = 'x  \ufb01\t e\u0301\r\n '
@@ -45,7 +44,7 @@ class SentencePieceTokenizer(base.Tokenizer):
     """Load a model: its file, or a folder that holds it under the name `model`."""
     import sentencepiece
 
-    path = base.find(path, FILES)
+    path = base.find(path, ('model',))
     self._model = path.read_bytes()
     try:
       if not self._model:
