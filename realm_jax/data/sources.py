@@ -57,14 +57,21 @@ class MaskedSentences:
     """
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = spans.fingerprint if spans else ''
-    self.skipped: dict[str, int] = {}
     if spans:
-      sentences, places = self._salient_units(spans)
+      sentences = np.asarray(spans.sentence[:])
+      places = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
+      places -= blocks.sentence_tokens[sentences][:, :1]  # in the sentence
+      fault = 'beyond the query length'
+      usable = places[:, 1] <= layout.query_tokens
     else:
-      sentences, places = self._sentence_units(), None
+      sentences, places = np.arange(blocks.num_sentences), None
+      lengths = np.diff(blocks.sentence_tokens[sentences], axis=1)[:, 0]
+      fault = 'short sentence'
+      usable = lengths >= _LEAST_TOKENS
+    self.skipped = {fault: int((~usable).sum())}
     hashes = blocks.tokens.id_hash[:]
     chosen = tokens_lib.in_split(hashes, config.split, config.valid_fraction)
-    rows = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
+    rows = chosen[blocks.documents(blocks.sentence_blocks(sentences))] & usable
     self._sentences = sentences = sentences[rows]
     self._spans = None if places is None else places[rows]
     unit_blocks = blocks.sentence_blocks(sentences)
@@ -75,22 +82,6 @@ class MaskedSentences:
         f'{blocks.path}: nothing to mask for {config} (skipped: '
         f'{self.skipped}).'
       )
-
-  def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
-    """Sentence and relative token span of each usable span."""
-    sentences = np.asarray(spans.sentence[:])
-    places = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
-    relative = places - self._blocks.sentence_tokens[sentences][:, :1]
-    fits = relative[:, 1] <= self._layout.query_tokens
-    self.skipped['beyond the query length'] = int((~fits).sum())
-    return sentences[fits], relative[fits]
-
-  def _sentence_units(self) -> np.ndarray:
-    ids = np.arange(self._blocks.num_sentences)
-    spans = self._blocks.sentence_tokens[ids]
-    long_enough = spans[:, 1] - spans[:, 0] >= _LEAST_TOKENS
-    self.skipped['short sentence'] = int((~long_enough).sum())
-    return ids[long_enough]
 
   def __len__(self) -> int:
     return len(self._unit_blocks)

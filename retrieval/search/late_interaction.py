@@ -181,17 +181,11 @@ class LateInteraction:
     shard_of, rows = np.divmod(ids, self._size)
     for shard in np.unique(shard_of).tolist():
       here = shard_of == shard
-      vectors = self._decompress(shard, rows[here])
-      scores[here] = max_sim.max_sims(query, *vectors)
+      all_ends, *stored = self._arrays(shard, 'ends', 'centroids', 'codes')
+      positions, ends = max_sim.spans(all_ends, rows[here])
+      values = self.codec.decode(*(x[positions] for x in stored))
+      scores[here] = max_sim.max_sims(query, values, ends)
     return scores
-
-  def _decompress(self, shard: int, rows: np.ndarray) -> max_sim.TokenVectors:
-    all_ends, centroids, codes = self._arrays(
-      shard, 'ends', 'centroids', 'codes'
-    )
-    positions, ends = max_sim.spans(all_ends, rows)
-    values = self.codec.decode(centroids[positions], codes[positions])
-    return max_sim.TokenVectors(values, ends)
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]

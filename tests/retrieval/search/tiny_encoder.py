@@ -57,7 +57,7 @@ def vectors_of(index):
   """Return the decompressed vectors [tokens, D] of each passage of an index."""
   return [
     part
-    for shard, count in enumerate(index.store.rows('ends'))
-    for values, ends in [index._decompress(shard, np.arange(count))]
-    for part in np.split(values, ends[:-1])
+    for shard in range(index.store.num_shards)
+    for ends, *stored in [index._arrays(shard, 'ends', 'centroids', 'codes')]
+    for part in np.split(index.codec.decode(*stored), ends[:-1])
   ]
