@@ -65,15 +65,12 @@ class ReaderLayout:
 
   def __post_init__(self):
     settings.check(self)
+    # Beside a title, a token of the body needs room, too.
     longest = max(0, self.row_length - _SPECIALS - 2)
-    if self.title_length > longest:  # a token of the body needs room, too
-      raise settings.SettingsError(
-        'title_length', self.title_length, f'at most {longest}'
-      )
-    if self.max_span_width > self.row_length:
-      raise settings.SettingsError(
-        'max_span_width', self.max_span_width, f'at most {self.row_length}'
-      )
+    most = {'title_length': longest, 'max_span_width': self.row_length}
+    for name, limit in most.items():
+      if (value := getattr(self, name)) > limit:
+        raise settings.SettingsError(name, value, f'at most {limit}')
 
 
 def question_rows(

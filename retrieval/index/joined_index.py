@@ -128,11 +128,10 @@ def open_index(
     ]
     return JoinedIndex(opened, joined_lib.names_of(path))
   root = pathlib.Path(path)
-  if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
-    index = index_lib.open_index(root, cluster=cluster)
-    return text_index.TextIndex(index, embedder=embedder)
-  index = index_lib.open_index(root / 'index', cluster=cluster)
-  if not (root / 'chunks-train').is_dir():
+  alone = (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir()
+  folder = root if alone else root / 'index'
+  index = index_lib.open_index(folder, cluster=cluster)
+  if alone or not (root / 'chunks-train').is_dir():
     return text_index.TextIndex(index, embedder=embedder)
   vectors = array_store.Store.open(root / 'vectors-train', vectors_lib.KIND)
   chunks = chunks_lib.ChunkStore(root / 'chunks-train')
