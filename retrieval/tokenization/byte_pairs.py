@@ -29,17 +29,11 @@ END_OF_TEXT = '<|endoftext|>'
 _SPECIALS = ('bos', 'eos', 'pad')
 # A tokenizer that normalizes text changes this text.
 _PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
-
-
-def _letters() -> dict[str, int]:
-  """Table of GPT-2: the letter that represents each byte in vocabularies."""
-  shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-  hidden = [b for b in range(256) if b not in shown]
-  letters = {chr(b): b for b in shown}
-  return letters | {chr(256 + i): b for i, b in enumerate(hidden)}
-
-
-_BYTES = _letters()
+# GPT-2's letters for bytes in vocabularies: those that are shown stand for themselves.
+_SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_HIDDEN = [b for b in range(256) if b not in _SHOWN]
+_BYTES = {chr(b): b for b in _SHOWN}
+_BYTES |= {chr(256 + i): b for i, b in enumerate(_HIDDEN)}
 
 
 def make_spec(
