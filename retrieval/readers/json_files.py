@@ -12,7 +12,6 @@ from typing import Any
 
 from retrieval.readers import base, text_files
 
-_STEP = 1 << 20
 _HEAD = 1 << 12  # bytes or characters within which a list begins
 _BLANKS = re.compile(r'\s*')
 _LISTS = r'(?:[^][]*\[[^][]*\])*?'  # before the list that is looked for
@@ -72,16 +71,14 @@ def values(
   path: str | os.PathLike,
   key: str = '',
   limit: int = text_files.RECORD_BYTES,
-  step: int = _STEP,
 ) -> Iterator[tuple[str, Any]]:
   """Yield (place, value) of each value of a list.
 
   Args:
     key: of the list in an object, which is the whole file; '' where the list is.
     limit: most characters of a value.
-    step: bytes that are read at once.
   """
-  pieces, text = text_files.pieces(path, step), ''
+  pieces, text = text_files.pieces(path), ''
   while len(text) < _HEAD and (piece := next(pieces, '')):
     text += piece
   head = rf'\s*\{{{_LISTS}[^][]*"{key}"\s*:\s*\[' if key else r'\s*\['

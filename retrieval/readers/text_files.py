@@ -70,7 +70,7 @@ _OPENERS = {
 }
 _FOREIGN = ('.zip', '.7z', '.lz4', '.tar', '.tgz')
 TABLES = ('.parquet', '.arrow')
-_STEP = 1 << 20
+_STEP = 1 << 20  # bytes that are read at once
 
 
 def unpacked(path: str | os.PathLike) -> pathlib.Path:
@@ -152,13 +152,13 @@ def text_lines(
       yield where, line
 
 
-def pieces(path: str | os.PathLike, size: int = _STEP) -> Iterator[str]:
-  """Yield a file's text in pieces of up to `size` bytes; raise as `text_lines`."""
+def pieces(path: str | os.PathLike) -> Iterator[str]:
+  """Yield a file's text in pieces of at most 1 MiB; raise as `text_lines`."""
   decoder, number = codecs.getincrementaldecoder('utf-8-sig')(), 1
   with open_bytes(path) as f:
     data = b'\n'
     while data:
-      data = f.read(size)
+      data = f.read(_STEP)
       try:
         text = decoder.decode(data, final=not data)
       except UnicodeDecodeError as e:

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from retrieval.readers import json_files
+from retrieval.readers import json_files, text_files
 
 RECORDS = [
   {'a': '\u00e9\U0001f41d"\\', 'b': [1.5e-3, None, True], 'c': {'d': []}},
@@ -22,7 +22,8 @@ def _values(path, *args, **options):
 
 
 @pytest.mark.parametrize('step', [1, 2, 7, 64])
-def test_lists_and_fields_in_pieces_of_any_size(tmp_path, step):
+def test_lists_and_fields_in_pieces_of_any_size(tmp_path, step, monkeypatch):
+  monkeypatch.setattr(text_files, '_STEP', step)
   path = tmp_path / 'a.json'
   others = {
     'tags': ['a', 1],
@@ -35,11 +36,11 @@ def test_lists_and_fields_in_pieces_of_any_size(tmp_path, step):
       write = lambda x: json.dumps(x, indent=indent, ensure_ascii=ascii_only)  # noqa: B023, E731
       path.write_text('\ufeff \n' + write(RECORDS))
       assert json_files.starts_list(path)
-      assert _values(path, step=step) == RECORDS
+      assert _values(path) == RECORDS
       path.write_text(write(others))
-      assert _values(path, 'data', step=step) == RECORDS
+      assert _values(path, 'data') == RECORDS
   path.write_text('[ ]')
-  assert _values(path, step=step) == []
+  assert _values(path) == []
 
 
 def test_a_list_or_lines(tmp_path):
@@ -68,18 +69,20 @@ def test_a_list_or_lines(tmp_path):
     (f'[{{}}, "{"x" * 200}"]', '', 'record 2: .* 100 bytes'),
   ],
 )
-def test_errors_name_the_record(tmp_path, text, key, message):
+def test_errors_name_the_record(tmp_path, text, key, message, monkeypatch):
   path = tmp_path / 'a.json'
   path.write_text(text)
   for step in (1, 1 << 20):
+    monkeypatch.setattr(text_files, '_STEP', step)
     with pytest.raises(ValueError, match=message) as error:
-      _values(
-        path, key, limit=100 if 'bytes' in message else 1 << 20, step=step
-      )
+      _values(path, key, limit=100 if 'bytes' in message else 1 << 20)
     assert str(path) in str(error.value) and '\n' not in str(error.value)
 
 
-def test_memory_holds_a_record_whatever_the_file_unpacks_to(tmp_path):
+def test_memory_holds_a_record_whatever_the_file_unpacks_to(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(text_files, '_STEP', 1 << 16)
   path = tmp_path / 'a.json.gz'
   blanks, record = ' ' * (1 << 25), json.dumps('x' * 50_000)
   many = f'[{record}{f",{record}" * 500}]'
@@ -90,7 +93,7 @@ def test_memory_holds_a_record_whatever_the_file_unpacks_to(tmp_path):
   ):
     path.write_bytes(gzip.compress(text.encode(), 1))
     tracemalloc.start()
-    values = json_files.values(path, limit=1 << 20, step=1 << 16)
+    values = json_files.values(path, limit=1 << 20)
     if count:
       assert sum(1 for _ in values) == count
     else:

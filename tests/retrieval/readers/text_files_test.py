@@ -43,14 +43,15 @@ def _write(path, data):
     ('a.zst', lambda x: _SKIPPED + _zst(x[:9]) + _SKIPPED + _zst(x[9:])),
   ],
 )
-def test_marks_line_ends_and_packing(tmp_path, name, pack):
+def test_marks_line_ends_and_packing(tmp_path, name, pack, monkeypatch):
   path = _write(tmp_path / name, pack(TEXT))
   assert [line for _, line in text_files.lines(path)] == LINES
   kept = [(f'{path}:{i + 1}', LINES[i]) for i in (0, 2, 3)]
   assert [*text_files.text_lines(path)] == kept
   assert text_files.read(path) == '\n'.join(LINES)
   for size in (1, 2, 5, 99):
-    found = ''.join(text_files.pieces(path, size))
+    monkeypatch.setattr(text_files, '_STEP', size)
+    found = ''.join(text_files.pieces(path))
     assert found.replace('\r\n', '\n') == '\n'.join(LINES)
 
 
