@@ -15,7 +15,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as nn_config, initialize
 from realm_jax.trained import model_configs
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, packed
 
 _PARTS = {*initialize.EMBEDDERS, 'encoder', 'reader'}
 _SHOWN = 5  # names of parameters in a message
@@ -33,7 +33,7 @@ def start_sources(config: config_lib.Run) -> dict[str, initialize.Source]:
     if run == model_configs.PACKAGED:
       from realm_jax.trained import packaged
 
-      sources[name] = packaged.load_params(part)
+      sources[name] = packed.load_params(packaged.FOLDER, [part])
     elif run:
       sources[name] = checkpoints.load_params(run)[0]
       if unknown := {*sources[name]} - _PARTS:

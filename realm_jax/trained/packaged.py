@@ -16,7 +16,7 @@ import numpy as np
 
 from realm_jax.data import folder as data_folder
 from retrieval.index import snapshots
-from retrieval.store import checkpoints, packed, safetensors_files
+from retrieval.store import packed, safetensors_files
 from retrieval.text import blocks as blocks_lib, corpus as corpus_lib
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
@@ -25,11 +25,6 @@ VECTORS = 'vectors.safetensors'
 _FEW = 4096
 # sections that decide what is found
 _COMPARED = ('blocks', 'index', 'lookup', 'embedder', 'encoder', 'vectors')
-
-
-def load_params(*parts: str) -> dict[str, Any]:
-  """Read parts of the parameters: embedder, encoder, reader."""
-  return checkpoints.load_params(str(FOLDER), parts=parts)[0]
 
 
 def take(

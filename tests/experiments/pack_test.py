@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     fields = {'layout.num_candidates': 4}
     realm_config = tiny_realm.get_config(str(run / 'data'), **fields)
     params = tiny.params(reader.model.config.realm, seed=1)
-    params |= packaged.load_params('embedder')
+    params |= packed.load_params(packaged.FOLDER, ['embedder'])
     realm = loading.of_params(
       realm_config, realm_data.DataFolder(run / 'data'), params, 7
     )
@@ -274,7 +274,7 @@ def test_training_starts_from_it(own):
   )
   data = realm_data.DataFolder.of(config, own.reader)
   params = tiny_open_qa.reader_of(config, data).params
-  wanted = packaged.load_params('reader', 'embedder')
+  wanted = packed.load_params(packaged.FOLDER, ['reader', 'embedder'])
   for name in wanted:
     jax.tree.map(np.testing.assert_array_equal, params[name], wanted[name])
   found = starts.start_sources(config)
@@ -315,7 +315,7 @@ def test_what_comes_with_the_package_is_light():
 
 def test_the_packages_own_calibration_is_of_its_reader_and_blocks():
   made = abstention.read(packaged.FOLDER / abstention.FILE)
-  head = packaged.load_params('reader')['reader']['span_score']
+  head = packed.load_params(packaged.FOLDER, ['reader'])['reader']['span_score']
   content = b''.join(np.asarray(x).tobytes() for x in jax.tree.leaves(head))
   assert made.made_of['reader'] == checksums.of_bytes(content)
   facts = json.loads((packaged.FOLDER / packed.WEIGHTS).read_text())
