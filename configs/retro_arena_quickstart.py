@@ -82,7 +82,7 @@ _EQUAL = {
   'bytes': (14.11e6, _arms() | _bytes(160, 4096, 90)),
   'flops': (11.02e12, _training(4000)),
   'seconds': (187.0, _training(4000)),
-  'bytes_simple': (91.92e6, _arms(648, 65536, 20) | _bytes(465, 32768, 330)),
+  'bytes_simple': (91.92e6, _arms(648, 65536, 20) | _bytes(500, 32768, 330)),
   'flops_simple': (11.02e12, _training(970)),
   'seconds_simple': (208.0, _training(970)),
 }
