@@ -31,11 +31,9 @@ document, SPLIT/ARM [seeds, documents], its bytes, and its mean r(C), SPLIT/over
 """
 
 from collections.abc import Mapping
-import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 import shutil
 from typing import Any, Literal
@@ -45,10 +43,9 @@ import jax
 import numpy as np
 
 from experiments import compare, referee
-from experiments.engine import command, configs, program, reports, rooms, tasks
+from experiments.engine import command, configs, program, reports, rooms
 from experiments.retro import task as retro_task
 from retrieval import settings
-from retrieval.nn import sharding
 from retrieval.search import names
 from retrieval.store import checkpoints, locks
 from retro_jax.data import folder as retro_data, windows
@@ -59,7 +56,6 @@ from retro_jax.trained import loading
 LOCK = 'arena'  # role of the one writer of a seed's folder
 _MADE = 'made.json'  # of a finished arm: from what, in how many seconds
 _WEIGHT_BYTES = 4
-_WARM_STEPS, _TIMED_STEPS = 5, 25
 _JUDGED = 4  # documents and places of each, by the referee
 
 
@@ -103,7 +99,7 @@ class Arm:
 
   @property
   def texts(self) -> list[Any]:
-    """What its config is made of."""
+    """Texts of its config, for comparison with those of a run."""
     return [self.file, dict(self.fields)]
 
   @property
@@ -214,13 +210,13 @@ class Runs:
         )
       return
     logging.info('Arm %s, seed %d: %s.', arm.name, seed, folder)
-    began = _cpu_seconds()
+    began = program.cpu_seconds()
     if arm.base:
       shutil.rmtree(folder, ignore_errors=True)  # all keys are timed together
       self.call(arm, seed, 'prepare', folder)
     elif arm.model == arm.name:
       self.call(arm, seed, 'train', folder)
-    made = {'texts': texts, 'seconds': _cpu_seconds() - began}
+    made = {'texts': texts, 'seconds': program.cpu_seconds() - began}
     reports.write_json(path, made)
 
   def _within_budget(self, arm: Arm) -> Arm:
@@ -247,7 +243,7 @@ class Runs:
       if timed.get('texts') != arm.texts:
         config = self.build(arm, self._config.seed)[0]
         task = retro_task.make_task(config, self._folder(config))
-        timed = {'texts': arm.texts, 'seconds': _time_step(task, config)}
+        timed = {'texts': arm.texts, 'seconds': program.time_step(task, config)}
         reports.write_json(path, timed)
     return timed['seconds']
 
@@ -383,27 +379,6 @@ class Runs:
     path = pathlib.Path(c.output or self._root) / f'{c.corpus}_{c.equal}.json'
     reports.write_arrays(path.with_suffix('.npz'), arrays)
     return reports.write_json(path, {**facts, 'seeds': seeds, 'arms': rows})
-
-
-def _cpu_seconds() -> float:
-  """CPU seconds of this process and of children that have ended."""
-  return sum(os.times()[:4])
-
-
-def _time_step(task: tasks.Task, config: Any) -> float:
-  """Return the mean CPU seconds of a few steps, after a few that warm up."""
-  made = program.make_program(task, config)
-  batches = contextlib.closing(iter(task.dataset('train')))
-  with made.context(), batches as rows:
-    state = made.init(jax.random.key(config.seed))
-    for i in range(_WARM_STEPS + _TIMED_STEPS):
-      if i == _WARM_STEPS:
-        began = _cpu_seconds()
-      batch = sharding.global_batch(next(rows), made.rows)
-      state, metrics = made.step(state, batch)
-      jax.block_until_ready(metrics)
-  jax.clear_caches()
-  return (_cpu_seconds() - began) / _TIMED_STEPS
 
 
 def arena(config: Config, workdir: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
+import os
 from typing import Any
 
 from flax import linen as nn, struct, traverse_util
@@ -15,6 +16,8 @@ import optax
 
 from experiments.engine import optimizers, tasks
 from retrieval.nn import sharding
+
+_WARM_STEPS, _TIMED_STEPS = 5, 25
 
 
 @struct.dataclass
@@ -237,3 +240,24 @@ def make_program(
       out_shardings=everywhere,
     ),
   )
+
+
+def cpu_seconds() -> float:
+  """CPU seconds of this process and of children that have ended."""
+  return sum(os.times()[:4])
+
+
+def time_step(task: tasks.Task, config: Any) -> float:
+  """Return the mean CPU seconds of a few steps of training, once they are compiled."""
+  made = make_program(task, config)
+  batches = contextlib.closing(iter(task.dataset('train')))
+  with made.context(), batches as rows:
+    state = made.init(jax.random.key(config.seed))
+    for i in range(_WARM_STEPS + _TIMED_STEPS):
+      if i == _WARM_STEPS:
+        began = cpu_seconds()
+      batch = sharding.global_batch(next(rows), made.rows)
+      state, metrics = made.step(state, batch)
+      jax.block_until_ready(metrics)
+  jax.clear_caches()
+  return (cpu_seconds() - began) / _TIMED_STEPS

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import arena
-from experiments.engine import configs
+from experiments.engine import configs, program
 from experiments.knn_lm import evaluate as knn_lm_evaluate
 from experiments.retro import evaluate as retro_evaluate, task as retro_task
 from retro_jax.data import folder as retro_data, windows
@@ -220,7 +220,7 @@ def test_a_budget_sets_the_steps(equal, data, tmp_path, monkeypatch):
     if verb == 'train':
       trained.append((arm.name, self.build(arm, seed)[0].num_steps))
 
-  monkeypatch.setattr(arena, '_time_step', lambda *x: timed.append(x) or 0.25)
+  monkeypatch.setattr(program, 'time_step', lambda *x: timed.append(x) or 0.25)
   monkeypatch.setattr(arena.Runs, 'call', call)
 
   def make(name, budget):
@@ -240,7 +240,7 @@ def test_a_budget_sets_the_steps(equal, data, tmp_path, monkeypatch):
 
 
 def test_what_is_made_of_other_texts_is_not_taken(data, tmp_path, monkeypatch):
-  monkeypatch.setattr(arena, '_time_step', lambda *x: timed.append(x) or 0.25)
+  monkeypatch.setattr(program, 'time_step', lambda *x: timed.append(x) or 0.25)
   monkeypatch.setattr(arena.Runs, 'call', lambda *_, **__: None)
   timed = []
 
