@@ -129,7 +129,8 @@ def load(model: language_model.LanguageModel, workdir: str) -> CopyingModel:
   """Return a model with the mixture that the evaluator wrote into its folder."""
   content = manifests.read_object(pathlib.Path(workdir) / FILE)
   [weights] = [x['weights'] for x in content['rows'] if x['name'] == _MIXED]
-  k = content['num_neighbors']  # those that the weights were fitted to
+  # The weights were fitted to so many neighbors.
+  k = content['num_neighbors']
   config = dataclasses.replace(model.config, num_neighbors=k)
   return CopyingModel(
     **vars(model) | {'config': config}, weights=np.array(weights)

@@ -29,7 +29,7 @@ END_OF_TEXT = '<|endoftext|>'
 _SPECIALS = ('bos', 'eos', 'pad')
 # A tokenizer that normalizes text changes this text.
 _PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
-# GPT-2's letters for bytes in vocabularies: those that are shown stand for themselves.
+# GPT-2 writes these bytes into vocabularies as themselves, others as other letters.
 _SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _HIDDEN = [b for b in range(256) if b not in _SHOWN]
 _BYTES = {chr(b): b for b in _SHOWN}

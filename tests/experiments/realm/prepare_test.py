@@ -84,7 +84,7 @@ def copy(prepared, tmp_path):
 
 
 def _files(workdir):
-  """What was prepared, and when it was changed last."""
+  """Hashes of the prepared files, and the times of their last changes."""
   files = sorted((workdir / 'data').rglob('*'))
   hashes = tiny_stores.file_hashes(workdir / 'data')
   return hashes, [file.stat().st_mtime_ns for file in files]
